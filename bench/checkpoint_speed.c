@@ -1,10 +1,10 @@
-/* What checkpoints cost a training run, and how fast they reach the disk.
+/* Measures the cost of checkpoints during training, and the rate at which they are written.
  *
  *     build/bench/checkpoint_speed MODEL DIR [ROUNDS] [BATCH] [SEQ]
  *
- * By turns, in one run: a step alone; a step while a checkpoint is written; the same bytes written to a plain file past
- * the page cache and synced, as `dd oflag=direct conv=fsync` does. DIR is where the checkpoints and the file go; it
- * must not exist. bench/loading.sh calls this. */
+ * Each round measures in turn a step alone, a step while a checkpoint is written, and a direct write of the same bytes
+ * to a plain file with a final sync, as `dd oflag=direct conv=fsync` does. The checkpoints and the file go to DIR,
+ * which must not exist. bench/loading.sh runs this. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +33,7 @@ static enum status tokens_write(const char *path) {
     return file_writer_close(&writer);
 }
 
-/* What dd does. */
+/* Writes as dd does. */
 static enum status plain_write(const char *path, int64_t bytes, int64_t *taken_ns) {
     void *block;
     if (posix_memalign(&block, 4096, DIRECT_BYTES) != 0) return status_no_memory(DIRECT_BYTES, "a block");
@@ -62,7 +62,7 @@ struct bench {
     struct train_options options;
     const char *folder;
     char *plain;
-    int64_t bytes; /* of a checkpoint's weights and state */
+    int64_t bytes; /* bytes of a checkpoint's weights and state */
 };
 
 static enum status step_run(struct bench *bench, int64_t *taken_ns) {
@@ -87,8 +87,8 @@ static enum status round_run(struct bench *bench, struct times *times, int round
     TRY(checkpoint_writer_finish(&bench->writer, &folder));
     int64_t both = clock_now_ns() - start;
     mem_free(folder);
-    TRY(checkpoint_remove_old(bench->folder, 1)); /* by itself: the rate is that of writing */
-    bench->state.step++;                          /* by itself, for its rate, under a name of its own */
+    TRY(checkpoint_remove_old(bench->folder, 1)); /* outside the timed part, which only writes */
+    bench->state.step++; /* a checkpoint without a step, to measure its rate; the step gives it a new name */
     start = clock_now_ns();
     TRY(checkpoint_writer_begin(&bench->writer, &bench->state));
     TRY(checkpoint_writer_finish(&bench->writer, &folder));

@@ -1,12 +1,12 @@
-/* Measures communication between ranks: latency and bandwidth of each operation by size, in place (shared segments) and
- * by messages, hierarchical and flat, compared with a plain copy of the same bytes in memory within the same run.
+/* Measures communication between ranks: latency and bandwidth of each operation by size, through shared segments and
+ * through messages, hierarchical and flat. Compares them with a plain memory copy of the same bytes in the same run.
  *
  *     comm_speed [--ranks N] [--mpi openmpi|mpich] [--nodes N] [--times N]      starts its ranks itself
  *     mpirun -n N comm_speed                                                    runs as the ranks of this mpirun
  *
- * BALLAST_PLUGINS names the directory of the plugins, unless they are next to the program. Each line is the median of
- * the slowest rank's times: one operation from comm_start to the end of comm_wait, on data just written. GB/s count the
- * bytes that the operation works on. */
+ * BALLAST_PLUGINS names the directory of the plugins, unless they are next to the program. Each line is the median over
+ * operations of the slowest rank's time, from comm_start to the end of comm_wait, on data that was just written. GB/s
+ * count the bytes that the operation works on. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +45,7 @@ static bool read_options(int count, char **arguments, struct options *out) {
     return out->ranks > 0 && out->nodes >= 0 && out->times > 0 && out->times <= TIMES_MAX;
 }
 
-/* The slowest rank's. */
+/* Replaces times by those of the slowest rank. */
 static enum status slowest(struct comm *comm, double *times, int count) {
     struct comm_group all = comm_group_all(comm);
     double *theirs = mem_array((size_t)(all.count * count), sizeof *theirs);
@@ -69,7 +69,8 @@ static double time_copy(void *to, const void *from, int64_t bytes, int count) {
     return median(times, count);
 }
 
-/* As a step does: what a rank sends it has just written, so that it lies in that core's cache. Then all begin. */
+/* A rank has just written the data that it sends, as in a step, so that they are in the core's cache. Then all ranks
+ * begin. */
 static enum status write_anew(struct comm *comm, const struct comm_spec *spec) {
     enum { RANKS_MAX = 1024 };
     char ready = 0, all_ready[RANKS_MAX];
@@ -84,7 +85,7 @@ static enum status time_operation(struct comm *comm, const struct comm_spec *spe
     double times[TIMES_MAX];
     TRY(comm_create(comm, spec, &operation));
     enum status status = STATUS_OK;
-    for (int i = -2; i < count && status == STATUS_OK; i++) { /* twice before */
+    for (int i = -2; i < count && status == STATUS_OK; i++) { /* two warm-up runs */
         status = write_anew(comm, spec);
         if (status != STATUS_OK) break;
         int64_t begin = clock_now_ns();

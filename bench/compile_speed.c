@@ -1,10 +1,10 @@
-/* Time of compiling a training step, pass by pass: a search compiles several of them before a run starts.
+/* Measures the time to compile a training step, by compiler pass. A search compiles several steps before a run starts.
  *
  *     build/bench/compile_speed [RUNS]
  *
- * Models without weights: a tiny one, GPT-2's 12 layers, and GPT-3's 96. Under the plain policy, and with everything
- * that can be elsewhere on the disk, layers recomputed, and 1 or 8 micro-batches in a pass. Processor time, the least
- * of the runs of each. */
+ * Uses models without weights: a tiny one, GPT-2 with 12 layers and GPT-3 with 96. Compiles each with the plain policy,
+ * and with a policy that recomputes layers and keeps everything possible on the disk, with waves of 1 or 8
+ * micro-batches. Reports processor time, the minimum over the runs. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -104,7 +104,7 @@ static enum status measure_size(const struct step_graph_size *size, int runs) {
            "synchr.", "verify", "all");
     int64_t *bytes = mem_array(graph->nodes.count, sizeof *bytes);
     enum status status = bytes ? STATUS_OK : STATUS_FAILED;
-    /* About what the kernels of attention ask for; what it is changes no time. */
+    /* About the workspace of attention kernels. Its size does not affect compile times. */
     for (size_t n = 0; n < graph->nodes.count && bytes; n++)
         bytes[n] = n % 4 == 0 ? size->hidden * size->sequence : 0;
     struct workspace_table workspace = {.bytes = bytes, .count = (int)graph->nodes.count};

@@ -1,11 +1,11 @@
-/* Rates of the disk tier, by each engine, compared with a plain loop of pread or pwrite past the page cache in the same
- * run.
+/* Measures the rates of the disk tier with each engine, compared with a plain loop of direct pread or pwrite calls in
+ * the same run.
  *
- *     build/bench/disk DIR [MIB]     a file of MIB (512) in DIR for each
+ *     build/bench/disk DIR [MIB]     uses one file of MIB (512) in DIR per engine
  *
- * Each transfer size is measured in rounds in which the ways take turns, and the best round of each is told: the disks
- * of shared machines vary from second to second. "both" reads one half and writes the other, each from a thread of its
- * own; its rate counts both. Every file is written from end to end first, as an arena's is in a run's first step: first
+ * For each transfer size, the engines take turns in rounds, and the report shows the best round of each, because the
+ * rates of shared disks vary from second to second. "both" reads one half and writes the other, each on its own thread;
+ * its rate counts both. Every file is first written from end to end, as a run's first step writes its arena: first
  * writes into reserved space are slower. */
 #include <errno.h>
 #include <fcntl.h>
@@ -115,7 +115,7 @@ static bool busy_start(struct busy *busy) {
     return true;
 }
 
-/* Rounds a second. */
+/* Returns rounds per second. */
 static double busy_stop(struct busy *busy) {
     atomic_store(&busy->stopping, true);
     double seconds = (double)(clock_now_ns() - busy->begin_ns) * 1e-9, rounds = 0;
@@ -136,7 +136,7 @@ static double measure_arithmetic(void) {
 
 /* ---- transfers ---- */
 
-/* Bytes a second, or 0 after an error. `data` holds one transfer for each direction. */
+/* Returns bytes per second, or 0 after an error. `data` holds one transfer for each direction. */
 static double measure(struct subject *subject, enum task task, int64_t bytes, int64_t transfer, char *data) {
     int64_t half = bytes / 2 / MIB * MIB, start = clock_now_ns();
     struct walk walk = {
@@ -156,7 +156,7 @@ static double measure(struct subject *subject, enum task task, int64_t bytes, in
     return good ? (double)bytes / (double)(clock_now_ns() - start) * 1e9 : 0;
 }
 
-/* The same with concurrent arithmetic; *left is what the arithmetic still does in a second. */
+/* Measures with concurrent arithmetic. *left is the remaining rate of the arithmetic. */
 static double measure_beside(struct subject *subject, int64_t bytes, int64_t transfer, char *data, double *left) {
     struct busy busy;
     bool good = busy_start(&busy);

@@ -1,16 +1,16 @@
-/* A layer of experts, forward and backward, compared with a gated MLP as wide as the experts of one token together: the
- * same FLOPs, in dense products.
+/* Compares a layer of experts, forward and backward, with a dense gated MLP of the same FLOPs: one as wide as all the
+ * experts of a token together.
  *
  *     build/bench/experts [fp32|bf16 [SLOTS]]
  *
- * Logits are random, so that experts have loads as uneven as those of a new model. Times are processor time of all
- * threads, of which other programs take nothing away: the least of several runs of each node, added up; the two layers
- * are run in turns. "the same FLOPs" are those of three products forward and six backward: what experts compute once
- * more, and rows that only fill tiles, count as time lost.
+ * Logits are random, so the loads of experts are as uneven as those of a new model. Times are processor time of all
+ * threads, which other programs hardly affect: the minimum over several runs of each node, summed. The two layers run
+ * in turns. "the same FLOPs" are those of three GEMMs forward and six backward. Recomputation in the experts and
+ * padding rows of tiles count as lost time.
  *
- * "at most": the ratio of a layer whose products are as fast as the dense one's, of which backward makes two again,
- * while all weights are read, and all gradients added to, once in each phase, as fast as memory of these sizes is read
- * and added to: the longer of the two in each phase. Weights and gradients have experts / chosen times the bytes of the
+ * "at most" is the ratio for an ideal layer: its GEMMs, two of which backward recomputes, are as fast as the dense
+ * layer's. Each phase also reads all weights once and adds to all gradients once, at the memory rate of arrays of these
+ * sizes. The longer of the two counts in each phase. Weights and gradients have experts / chosen times the bytes of the
  * dense layer's. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,7 +85,7 @@ static void write_logits(struct op_instance *instance) {
     mem_free(values);
 }
 
-/* As programs have it: a result takes over the bytes of the operand that it replaces. */
+/* As in compiled programs, a result reuses the bytes of the operand that it replaces. */
 static void share_buffers(struct op_instance *instance) {
     for (int node = 0; node < instance->nodes; node++) {
         int input = node_in_place_input(instance->graph->nodes.items[node]);
@@ -103,7 +103,7 @@ static void share_buffers(struct op_instance *instance) {
 
 struct layer {
     struct op_instance instance;
-    double seconds[OP_INSTANCE_NODES]; /* of processor time, by node: the least so far */
+    double seconds[OP_INSTANCE_NODES]; /* processor time by node: the minimum so far */
 };
 
 static enum status layer_create(const struct layer_size *size, enum dtype dtype,
@@ -139,7 +139,7 @@ static void layer_time(struct layer *layer) {
     }
 }
 
-/* Of nodes of one phase; `name`: of one operator only. */
+/* Seconds of the nodes of a phase; with `name`, only those of one operator. */
 static double layer_seconds(const struct layer *layer, enum phase phase, const char *name) {
     double sum = 0;
     for (int node = 0; node < layer->instance.nodes; node++) {
@@ -149,16 +149,14 @@ static double layer_seconds(const struct layer *layer, enum phase phase, const c
     return sum;
 }
 
-/* The seconds in which all weights of the experts are read, and all of their gradients added to, by one after the
- * other.
- */
+/* Seconds to read all weights of the experts, and to add to all of their gradients, one after the other. */
 struct byte_seconds {
     double read, added;
 };
 
 enum { PIECE = 4096 };
 
-/* Reads `large`, or adds to it. */
+/* Reads `large`, or with `adds` adds to it. */
 static double pass_seconds(enum dtype dtype, int64_t elements, char *large, float *small, bool adds) {
     double min = 1e9;
     for (int round = 0; round < ROUNDS; round++) {

@@ -1,10 +1,9 @@
-/* Counts, by policy, the calls of a training step that CUDA graphs replace (src/runtime/segments.h). Needs no
+/* Counts, for each policy, the calls of a training step that CUDA graphs replace (src/runtime/segments.h). Needs no
  * GPU.
  *
  *     build/bench/graph_launches
  *
- * GPT-2 124M without weights, 8 micro-batches. What is left to single calls is counted by its operator, or by what it
- * does. */
+ * Uses GPT-2 124M without weights and 8 micro-batches. Counts the remaining single calls by operator or kind. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
-/* Loading a model compared with reading its files.
+/* Compares loading a model with reading its files.
  *
- *     build/bench/load_speed MODEL [ROUNDS]           each recipe's dtype: cold and warm, by turns with plain reads
- *     build/bench/load_speed MODEL DTYPE DIR       writes the model to DIR with weights of that dtype (BF16, F16)
+ *     build/bench/load_speed MODEL [ROUNDS]           loads with each dtype, cold and warm, in turn with plain reads
+ *     build/bench/load_speed MODEL DTYPE DIR          writes the model to DIR with weights of that dtype (BF16, F16)
  *
- * "cold": the file's pages are dropped from the cache before (posix_fadvise). The read is `cat`'s: read() into one
- * buffer. bench/loading.sh makes the models and calls this. */
+ * "cold" drops the file's pages from the page cache first (posix_fadvise). The plain read works like `cat`: read() into
+ * one buffer. bench/loading.sh creates the models and runs this. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static enum status plain_read(const char *path, int64_t *taken_ns) {
     return got == 0 ? STATUS_OK : status_set(STATUS_FAILED, "%s: cannot read", path);
 }
 
-/* Of all threads: what a busy machine disturbs least. */
+/* Processor time of all threads, which a busy machine disturbs least. */
 static int64_t processor_ns(void) {
     struct timespec taken;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &taken);

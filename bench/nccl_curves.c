@@ -1,12 +1,12 @@
-/* Collective times of src/search/scale compared with measured ones.
+/* Compares the collective times of src/search/scale with measured ones.
  *
  *     build/bench/nccl_curves FILE        by curve: sizes, mean and worst error of bus bandwidth, small and large sizes
  *     build/bench/nccl_curves --points FILE        each point, with algorithm and protocol
  *
  * FILE is {"curves": [{"hw", "op", "nodes1": [[BYTES, GB_PER_S], ...], "nodes4": ..., "busbw": ...}],
- * "single_points": [{"hw", "op": "all_reduce 16GiB", "busbw"}]}; "nodesN" are of N nodes, "busbw" of one. Bus bandwidth
- * is as nccl-tests count it. Nothing is fitted: links at NCCL's own rates, adapters at 95% of the data sheet, latencies
- * as NCCL has them, and CALL_S for what PyTorch adds to a call. Ends with 2 when the file is wrong. */
+ * "single_points": [{"hw", "op": "all_reduce 16GiB", "busbw"}]}. "nodesN" is a curve on N nodes, "busbw" on one. Bus
+ * bandwidth is defined as in nccl-tests. Nothing is fitted: links have NCCL's own rates and latencies, adapters 95% of
+ * the data sheet's rate, and CALL_S is PyTorch's overhead per call. Exits with 2 if the file is wrong. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,10 +17,9 @@
 #include "machine/cluster.h"
 #include "machine/collective_cost.h"
 
-/* Of a collective called from PyTorch and timed by events: its smallest all-reduce compared with NCCL's latency for it.
- */
+/* Overhead of a collective that PyTorch calls and times with events: its smallest all-reduce minus NCCL's latency. */
 static const double CALL_S = 20e-6;
-/* From here on bytes count for more than latency. */
+/* From this size on, bytes matter more than latency. */
 static const double LARGE_BYTES = 16 << 20;
 
 struct curve {
@@ -48,7 +47,7 @@ static void print_errors(const char *what, const struct errors *errors) {
            100 * errors->worst);
 }
 
-/* Bytes a second as nccl-tests count them. */
+/* Bytes per second as nccl-tests count them. */
 static double bus_rate(const struct curve *curve, double bytes, struct collective_cost *cost) {
     double ranks = (double)(curve->group.in_node * curve->group.nodes);
     double passes = (curve->kind == COMM_ALL_REDUCE ? 2 : 1) * (ranks - 1) / ranks;
@@ -100,7 +99,7 @@ static enum status compare_curve(const struct curve *curve, const char *title, c
     return STATUS_OK;
 }
 
-/* The GPUs' preset, with the rates that the text gives for the network. */
+/* Finds the preset of the GPUs, and sets the network rates in the text. */
 static enum status find_machine(const char *file, const char *hw, struct cluster *out) {
     static const char *const gpus[][2] = {
         {"B200", "b200x8"}, {"H200", "h200x8"}, {"H100", "h100x8"}, {"A800", "a800x8"}, {"A100", "a100-80x8"}};

@@ -1,9 +1,9 @@
-/* Each operator at the sizes of GPT-2 124M (one sequence of 1024 tokens), compared with the machine's matrix rate and
- * memory bandwidth as measured in the same run.
+/* Measures each operator at the sizes of GPT-2 124M (one sequence of 1024 tokens), compared with the machine's matrix
+ * rate and memory bandwidth in the same run.
  *
- *     build/bench/ops [PART]      only cases whose name holds PART
+ *     build/bench/ops [PART]      only cases whose name contains PART
  *
- * Times are the best of several runs; bytes count each operand once; "of peak" is the larger of the shares of the
+ * Times are the best of several runs. Bytes count each operand once. "of peak" is the larger of the fractions of the
  * matrix rate and of the bandwidth. */
 #include <stdio.h>
 #include <string.h>

@@ -1,17 +1,19 @@
-/* The solvers of src/plan/layout and src/plan on a collection of cases with known answers.
+/* Runs the solvers of src/plan/layout and src/plan on a collection of cases with known answers.
  *
  *     build/bench/parallel_cases FILE          by section: cases, passed, failed, worst gap
  *     build/bench/parallel_cases --json FILE   [{"section", "case", "at", "objective", …}, …] on stdout
  *
- * The gap is the relative difference of the objective. A case passes within 1e-3, where a published answer has a known
- * error also below it, and where no solution fits and the file says so; each case that fails is told on stderr.
- * Answers are not needed for --json; "objective" is null where there is no solution. "case" is the index in the
- * section's list, "at" the place in the section. Sections and cases without a solver are named as skipped on stderr; a
- * file that has no others is well, and its array is empty. Ends with 1 when a case failed, 2 when the file is wrong.
+ * The gap is the relative difference of the objective. A case passes if the gap is at most 1e-3, or if no solution fits
+ * and the file agrees. A lower objective also passes if the published answer has a known error. stderr lists failed
+ * cases.
  *
- * Of the published answers these are known to be wrong, and held to less: conversions (section 2) are priced by steps
- * that contain what came before, so the objective is the true sum of the cheapest way's steps, which may not be above
- * the true sum of the published way's; a change of shape (section 4) may cut two dimensions by one axis, or crash. */
+ * --json needs no answers; "objective" is null if there is no solution. "case" is the index in the section's list, "at"
+ * the place in the section. stderr lists sections and cases without a solver as skipped. A file with no others is
+ * valid, and its array is empty. Exits with 1 if a case failed, and with 2 if the file is wrong.
+ *
+ * These published answers are known to be wrong, so the checks are weaker. Conversions (section 2) are priced by steps
+ * that include earlier ones: the objective is the true sum of the cheapest way's steps, which must not exceed the true
+ * sum of the published way's. A change of shape (section 4) may shard two dimensions on one axis, or crash. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -47,7 +49,7 @@ static void print_tally(const char *name, const struct tally *tally) {
     putchar('\n');
 }
 
-/* Results come by section. */
+/* Results are in the order of sections. */
 static int print_tallies(const struct case_results *results) {
     int failed = 0;
     for (size_t i = 0; i < results->count;) {

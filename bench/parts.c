@@ -1,9 +1,9 @@
-/* How well measuring a part of a large operator predicts the whole (profile/points.h).
+/* Measures how well timing a part of a large operator predicts the time of the whole (profile/points.h).
  *
  *     build/bench/parts [MODEL_DIR|PRESET [LENGTH [ROUNDS [OPERATOR]]]]
  *
- * Of each distinct operator of a training step that is large, the whole and its parts are measured: processor time of
- * one thread, so that other programs change it little, the least of some calls. */
+ * Measures each distinct large operator of a training step, and its parts. Times are processor time of one thread,
+ * which other programs hardly affect: the minimum over some calls. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 #include "profile/operator_bench.h"
 #include "profile/points.h"
 
-static const double LARGE_FLOPS = 20e9; /* a thread's, as in profile/model.c */
+static const double LARGE_FLOPS = 20e9; /* per thread, as in profile/model.c */
 
 struct bench {
     struct graph *graph;
@@ -50,7 +50,7 @@ static double cpu_now_s(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* The least of some calls, the first of which does not count. */
+/* The minimum over some calls after the first. */
 static enum status time_calls(const struct operands *operands, int rounds, double *min) {
     struct bench_memory memory = {.max_bytes = (int64_t)512 << 20};
     struct operator_bench bench;

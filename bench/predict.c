@@ -1,19 +1,23 @@
-/* How well steps are predicted: policies spread through the space, each predicted from one profile and then run.
+/* Measures how well step times are predicted: predicts policies spread through the space from one profile, then runs
+ * each of them.
  *
  *     build/bench/predict --disk DIR [--layers N] [--hidden N] [--heads N] [--vocab N] [--batch N] [--seq N]
  *                         [--micro-batch N] [--dtype fp32|bf16] [--threads N] [--policies N] [--repeats N] [--seed N]
  *                         [-o FILE]
  *
- * Repeats are interleaved: each round opens every policy anew, runs a step that settles it and times the next one. The
- * machine is profiled before each round, as runs after one another do it: what was noisy is measured again. After
- * each step a GEMM is timed, the mean of some calls and not the best, so that what slows the
- * machine for a while (heat, neighbours) slows it too: a step counts as long as it would have taken at the fastest
- * product of all, and of a plan's repeats the half with the fastest GEMMs counts, by its median. The first
- * plan and two more are in the list twice: how far equal plans are apart is the noise floor. What measurements have in
- * common above predictions is told apart from the rest (support/prediction_errors.h). Memory is right where the system
- * says that exactly the arenas' bytes are resident. Below, what streams were at work on, predicted and in the step
- * with the fastest GEMM, of each plan and of all together. -o also writes the report to a file. The profile
- * is kept in DIR/profile. */
+ * Repeats are interleaved. Each round profiles the machine, as consecutive runs do: noisy measurements are repeated.
+ * Then it opens every policy, runs one step to warm up, and times the next one.
+ *
+ * After each step the program times a reference GEMM, as the mean of some calls. Anything that slows the machine for a
+ * while, such as heat or other programs, slows the GEMM too, so step times are scaled to the fastest GEMM of all. The
+ * result of a plan is the median over the half of its repeats with the fastest GEMMs.
+ *
+ * The first plan and two others occur twice in the list: the difference between equal plans is the noise floor. The
+ * report separates a factor that all predictions share from the remaining errors (support/prediction_errors.h). Memory
+ * is right if the system reports exactly the arenas' bytes as resident.
+ *
+ * Then follows the time of each stream by activity, predicted and measured in the step with the fastest GEMM, for each
+ * plan and for all together. -o also writes the report to a file. DIR/profile keeps the profile. */
 #include <inttypes.h>
 #include <math.h>
 #include <omp.h>
@@ -54,7 +58,7 @@ struct entry {
     int64_t twin; /* the entry of the same plan; -1: none */
     double predicted_s, measured_s;
     struct repeat repeats[REPEATS_MAX];
-    struct step_summary predicted, measured; /* the latter in the repeat with the fastest GEMM */
+    struct step_summary predicted, measured; /* measured in the repeat with the fastest GEMM */
     int64_t predicted_bytes[TIER_COUNT], measured_bytes[TIER_COUNT];
 };
 
@@ -117,8 +121,8 @@ static enum status profile(struct bench *bench, const struct model_step *plain, 
     bench->costs = found.costs;
     TRY(time_reference(bench, &after));
     const struct profile_report *report = &found.report;
-    /* Times are kept from the least disturbed of the profiles, or from the least disturbed part of one. A round that
-     * measured nothing says nothing of the machine at which they were taken. */
+    /* Keeps times from the least disturbed profile, or part of one. A round that measured nothing gives no
+     * information about the machine at which they were taken. */
     if (report->measured > 0) bench->profile_reference_s = fmin(bench->profile_reference_s, fmin(before, after));
     fprintf(stderr,
             "\nprofile: %d measurements in %.1f s, the noisiest of %d operators (%s) by %.0f%%, rates by %.0f%%\n",
@@ -164,7 +168,7 @@ static enum status run_steps(struct bench *bench, struct model_step *step, struc
     TRY(model_step_run(step, &ns));
     runner_set_recorder(step->engine.main, timeline);
     TRY(time_reference(bench, &before));
-    omp_pause_resource_all(omp_pause_soft); /* a run has no team of its own besides those of streams (streams.c) */
+    omp_pause_resource_all(omp_pause_soft); /* a run only has the teams of streams (streams.c) */
     TRY(model_step_run(step, &ns));
     TRY(time_reference(bench, &after));
     *out = (struct repeat){(double)ns * 1e-9, (before + after) / 2};
@@ -228,7 +232,7 @@ static bool memory_exact(const struct entry *entry) {
     return memcmp(entry->predicted_bytes, entry->measured_bytes, sizeof entry->predicted_bytes) == 0;
 }
 
-/* What the list says of the whole. */
+/* Summary of the list. */
 struct verdict {
     double floor;
     struct prediction_errors errors;
@@ -236,7 +240,7 @@ struct verdict {
     int64_t predicted_fastest, fastest; /* entries */
 };
 
-/* More forwards than blocks: some are computed again. */
+/* Whether the policy recomputes blocks: it has more forwards than blocks. */
 static bool recomputes(const struct policy *policy, int32_t blocks) {
     struct activation_steps steps;
     int64_t forwards = 0;
@@ -286,7 +290,7 @@ static void print_table(const struct bench *bench, FILE *out) {
     fprintf(out, "%4s %9s %9s %7s %7s %6s  %s\n", "plan", "predicted", "measured", "error", "load", "memory", "policy");
     for (int64_t i = 0; i < bench->count; i++) {
         const struct entry *entry = &bench->entries[i];
-        /* In the order of the reference since they were settled. */
+        /* The repeats are sorted by the reference time. */
         double load = entry->repeats[(bench->settings.repeats - 1) / 4].reference_s / bench->profile_reference_s - 1;
         fprintf(out, "%4" PRId64 " %9.4f %9.4f %+6.1f%% %6.1f%% %6s  %s", i, entry->predicted_s, entry->measured_s,
                 100 * error_of(entry), 100 * load, memory_exact(entry) ? "exact" : "off",
@@ -299,7 +303,7 @@ static void print_table(const struct bench *bench, FILE *out) {
     fprintf(out, "load: how much slower the product was compared with a typical one of the repeats that count\n");
 }
 
-/* A line for each plan: "compute GEMMs 0.0900 0.1000" is predicted and measured time at work. */
+/* Prints a line for each plan: "compute GEMMs 0.0900 0.1000" is the predicted and measured busy time. */
 static void print_shares(const struct bench *bench, FILE *out) {
     fprintf(out, "\nms at work, predicted and measured:\n");
     for (int64_t i = 0; i < bench->settings.policies; i++) {
@@ -342,7 +346,7 @@ static void add_kinds(const struct bench *bench, const struct entry *entry,
         waits[entry->measured.streams[s].role].measured_s += scale * entry->measured.streams[s].waiting_s;
 }
 
-/* Where the common factor comes from: what each stream does and waits, over all policies. */
+/* Shows the origin of the common factor: busy and waiting time of each stream, over all policies. */
 static void print_kinds(const struct bench *bench, FILE *out) {
     struct kind busy[STREAM_ROLE_COUNT][ACTIVITY_COUNT] = {{{0}}}, waits[STREAM_ROLE_COUNT] = {{0}}, steps = {0};
     double around_s = 0;

@@ -1,17 +1,17 @@
-/* The products of GPT-2 124M's step in fp32 besides those of oneDNN, BLIS and OpenBLAS, in turns, in one process: time,
- * or with OMP_NUM_THREADS=1 processor time, which other programs on the machine change less.
+/* Compares the fp32 GEMMs of a GPT-2 124M step with oneDNN, BLIS and OpenBLAS, in turns in one process. Measures time,
+ * or with OMP_NUM_THREADS=1 processor time, which other programs hardly affect.
  *
  *     build/bench/product_peers [ROUNDS [NAME]]
  *
- * Of 5 rounds, or so many; of all products, or of those whose names contain NAME. In a round each contender multiplies
- * once, on all of OpenMP's threads, the same operands in the same layouts as in the step (1024 tokens; the head in
- * tiles of 512). One line for each product: the medians as GFLOP/s, and the median over rounds of the best peer's time
- * by the own. The last line is for all products, as often as a step has them. The peers' results are held against the
- * own: a relative difference of their norms above 1e-5 is a failure. BLIS and OpenBLAS are loaded if they are there:
+ * Runs 5 rounds, or ROUNDS, of all GEMMs, or of those whose name contains NAME. In a round, each contender multiplies
+ * the same operands once, on all OpenMP threads, in the layouts of the step (1024 tokens; the head in tiles of 512).
+ * For each GEMM a line has the medians in GFLOP/s, and the median over rounds of the best peer's time divided by
+ * Ballast's. The last line is for all GEMMs, weighted by their number in a step. If the norms of results differ by more
+ * than 1e-5 relative, the program fails. BLIS and OpenBLAS are loaded if they are installed:
  *
  *     apt-get install libblis4-openmp libopenblas0-openmp
  *
- * With BALLAST_MAX_ISA=avx2 all contenders keep to AVX2. */
+ * With BALLAST_MAX_ISA=avx2 all contenders use AVX2. */
 #include <dlfcn.h>
 #include <math.h>
 #include <omp.h>
@@ -31,7 +31,8 @@
 
 enum { ROUNDS_MAX = 99, ALIGNMENT = 2 << 20 };
 
-/* a by rows, or by columns (a weight's gradient); b by rows, or by columns; how often in the step of a sequence. */
+/* Whether a is in rows or in columns (a weight's gradient), the same for b, and the number of calls in a step of one
+ * sequence. */
 static const struct product {
     const char *name;
     int64_t m, n, k;
@@ -49,14 +50,14 @@ static const struct product {
 };
 enum { PRODUCTS = sizeof products / sizeof *products };
 
-/* Of BLAS: matrices lie by columns. */
+/* sgemm of BLAS, with matrices in columns. */
 typedef void sgemm_function(const char *a_way, const char *b_way, const int *m, const int *n, const int *k,
                             const float *alpha, const float *a, const int *a_apart, const float *b, const int *b_apart,
                             const float *beta, float *c, const int *c_apart);
 
 enum contender { OWN, ONEDNN, BLIS, OPENBLAS, CONTENDERS };
 static const char *const contender_names[CONTENDERS] = {"own", "oneDNN", "BLIS", "OpenBLAS"};
-static sgemm_function *loaded[CONTENDERS]; /* NULL: not there, or not of BLAS */
+static sgemm_function *loaded[CONTENDERS]; /* NULL: missing, or no BLAS */
 
 struct bench {
     const struct product *product;
@@ -75,7 +76,7 @@ static sgemm_function *load_sgemm(const char *file) {
     return sgemm;
 }
 
-/* They choose kernels and threads when they are loaded. */
+/* The libraries choose kernels and threads when they are loaded. */
 static void load_peers(void) {
     const char *max = getenv("BALLAST_MAX_ISA");
     char threads[16];
@@ -126,7 +127,7 @@ static void check(const struct bench *bench, enum contender who) {
            sqrt(difference / norm));
 }
 
-/* The first time is not counted: pages, code and libraries' buffers are new. */
+/* The first round does not count: pages, code and libraries' buffers are new. */
 static void run_rounds(struct bench *bench, int rounds) {
     for (int round = -1; round < rounds; round++)
         for (int who = 0; who < CONTENDERS; who++) {
@@ -163,7 +164,7 @@ static void print_rates(const char *name, double flops, int rounds, double secon
     fflush(stdout);
 }
 
-/* Numbers around 0, in large pages where there are some, as a step's are. */
+/* Random numbers around 0, in huge pages if available, as in a step. */
 static float *operand(int64_t count, uint32_t seed) {
     size_t bytes = (size_t)(count * 4 + ALIGNMENT) / ALIGNMENT * ALIGNMENT;
     float *numbers = mem_aligned(ALIGNMENT, bytes);

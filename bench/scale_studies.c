@@ -1,13 +1,13 @@
-/* Questions that published papers answered, asked of src/search/scale: from inputs alone, each a table in Markdown.
+/* Simulates studies of published papers with src/search/scale, from the papers' inputs alone. Prints Markdown tables.
  *
- *     build/bench/scale_studies triples    InternLM-like models on 8 to 1024 A800: optimizer states over a node, over
- *                                          all devices, and the partition of those that are legal which is fastest
+ *     build/bench/scale_studies triples    InternLM-like models on 8 to 1024 A800: optimizer states sharded over a
+ *                                          node, over all devices, and in the fastest legal partition
  *     build/bench/scale_studies zero3      ZeRO-3 alone against tensor and pipeline parallelism, 175B and 530B on A100
  *     build/bench/scale_studies large      the fastest layout on 4096 devices
- *     build/bench/scale_studies calculon   the eight steps by which Calculon was validated (arXiv 2205.05198, table 5)
- *     build/bench/scale_studies nemo       NVIDIA's tables of 5B and 175B, by the configurations of their time
+ *     build/bench/scale_studies calculon   the eight steps that validated Calculon (arXiv 2205.05198, table 5)
+ *     build/bench/scale_studies nemo       NVIDIA's tables of 5B and 175B, with the configurations of their time
  *
- * Everything is simulated. Compared with a figure that a paper gives the table has it, as "published". */
+ * Everything is simulated. If a paper gives a figure, the table shows it as "published". */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,12 +25,13 @@ static double mfu_of(const struct training *job, const struct forecast *forecast
 
 /* --- triples --- */
 
-/* 1024 sequences of 4096 tokens a step, one a micro-batch, as AMSP's end-to-end runs (arXiv 2311.00257, section VI). */
+/* 1024 sequences of 4096 tokens per step, in micro-batches of one, as in AMSP's end-to-end runs (arXiv 2311.00257,
+ * section VI). */
 static const struct subject {
     const char *name;
     struct transformer model;
     enum recomputation recomputation;
-    double all_8, all_1024, best_1024; /* published MFU of DeepSpeed, over 8 and 1024, and of AMSP; 0: not given */
+    double all_8, all_1024, best_1024; /* published MFU of DeepSpeed on 8 and 1024 devices, and of AMSP; 0: not given */
 } subjects[] = {
     {"7B", {4096, 32, 32, 32, 11008, 103168, true, false, 0, 0, 0}, RECOMPUTE_NONE, 0.63, 0.36, 0},
     {"13B", {5120, 40, 40, 40, 13824, 103168, true, false, 0, 0, 0}, RECOMPUTE_NONE, 0, 0, 0.52},
@@ -39,10 +40,10 @@ static const struct subject {
 
 struct outcome {
     struct partition_triple partition;
-    double mfu; /* 0: it does not fit */
+    double mfu; /* 0: does not fit */
 };
 
-/* Sizes of a group that fill a node first: 1, 2, 4, 8, then whole nodes. */
+/* The next size of a group: 1, 2, 4, 8, then multiples of a node. */
 static int64_t next_group(int64_t size) { return size * 2; }
 
 static enum status try_triple(struct training *job, struct partition_triple partition, struct outcome *best) {
@@ -56,7 +57,8 @@ static enum status try_triple(struct training *job, struct partition_triple part
     return STATUS_OK;
 }
 
-/* Parameters at most as finely as gradients, those as optimizer states; gradients with either (AMSP, section IV). */
+/* Parameters have at most as many shards as gradients, and gradients as many as optimizer states. Gradients have as
+ * many as one of the two (AMSP, section IV). */
 static enum status try_all_triples(struct training *job, struct outcome *best) {
     int64_t all = job->layout.data;
     for (int64_t p = 1; p <= all; p = next_group(p))
@@ -118,7 +120,7 @@ static enum status study_triples(void) {
 
 /* --- ZeRO-3 against tensor and pipeline parallelism --- */
 
-/* arXiv 2104.04473, table 2: FLOP/s of a device there, with what is computed again; 0: not given. */
+/* arXiv 2104.04473, table 2: FLOP/s per device, including recomputation; 0: not given. */
 struct contest {
     const char *name;
     struct transformer model;
@@ -135,7 +137,7 @@ static const struct contest contests[] = {
     {"530B", {20480, 105, 128, 128, 81920, 51200, false, true, 0, 0, 0}, 2240, 2240, 35, 48e12, 159e12},
 };
 
-/* The step that such a rate means, by the paper's equation 3. */
+/* The step time at that rate, by the paper's equation 3. */
 static double published_step_s(const struct contest *contest, double flops_per_s) {
     const struct transformer *model = &contest->model;
     const double sequence = 2048;
@@ -198,7 +200,7 @@ static const struct validation {
     {"1T", {25600, 128, 160, 160, 102400, 51200, false, true, 0, 0, 0}, 64, 1, 1, 512, 94.42, 71.49},
 };
 
-/* Recomputing all, or the attention alone with norms cut along the sequence. */
+/* Simulates a step with full recomputation, or with recomputed attention and sequence parallelism. */
 static enum status validate(const struct validation *one, bool selective, double *sum) {
     struct training job = {.model = one->model, .system = *training_system_find("Megatron-LM")};
     struct calibration calibration = calibration_default();
@@ -237,11 +239,11 @@ static enum status study_calculon(void) {
 
 /* --- NeMo's scaling tables --- */
 
-/* A table over nodes of the README of NVIDIA's launcher, and what of the configuration of its time decides. */
+/* A table by number of nodes in the README of NVIDIA's launcher, and the settings of its time that matter. */
 struct launches {
     const char *name, *table;
     const struct transformer *model;
-    int64_t mesh, batch; /* devices of tensor and of pipeline parallelism, each; sequences of a step */
+    int64_t mesh, batch; /* sizes of tensor and of pipeline parallelism; sequences per step */
     bool cuts_states;    /* distributed_fused_adam, else fused_adam */
     enum recomputation recomputation;
     struct {
@@ -251,7 +253,8 @@ struct launches {
 };
 
 /* July 2022: @d4317ddd, September: @3579cdb3; configurations of @05deb685 and @c6ac205a. Micro-batches are two
- * sequences of 2048. That September's 175B computed all again is not what its configuration says: it is asked here. */
+ * sequences of 2048. The configuration of September's 175B does not say that everything was recomputed; this tests
+ * whether it was. */
 static const struct transformer launched_5b = {4096, 24, 32, 32, 16384, 51200, false, true, 0, 0, 0},
                                 launched_175b = {12288, 96, 96, 96, 49152, 51200, false, true, 0, 0, 0};
 static const struct launches launched[] = {
@@ -337,7 +340,7 @@ static enum status study_nemo(void) {
 
 /* --- 4096 devices --- */
 
-/* `published`: the nearest that was published, in words. */
+/* `published`: the nearest published result, as text. */
 static enum status print_large(const char *name, const struct transformer *model, const char *cluster,
                                const char *published) {
     struct choice_request request = {

@@ -1,22 +1,24 @@
-/* src/search/scale on published training steps.
+/* Compares src/search/scale with published training steps.
  *
- *     build/bench/scale_tables FILE                  by source: rows used and left out, errors of step time and memory
+ *     build/bench/scale_tables FILE                  by source: rows used and skipped, errors of step time and memory
  *     build/bench/scale_tables --fit NAMES FILE      the same after calibration on the sources whose names contain one
- *                                                    of the NAMES (a,b,c), at most 30 rows of a place; prints the
- *                                                    numbers that it found, and errors of the rows left to check
- *     build/bench/scale_tables --rows FILE           each row's published and simulated time, too
+ *                                                    of NAMES (a,b,c), at most 30 rows per place; prints the fitted
+ *                                                    numbers, and the errors of the rows left to check
+ *     build/bench/scale_tables --rows FILE           also prints each row's published and simulated time
  *     build/bench/scale_tables --fit NAMES --without FILE
- *                                                    each place of publication simulated by a calibration on the
- *                                                    others, and a table of these errors
+ *                                                    simulates each place of publication with a calibration on the
+ *                                                    others, and prints a table of the errors
  *     build/bench/scale_tables --json FILE           [{"id", "step_s", "peak_bytes", "why"}, ...] on stdout
  *
- * FILE is a list of rows, each an object with "id" (a number of its own) and what is known: "src", "model", "hidden",
- * "layers", "heads", "kv_heads", "ffn", "vocab", "seq", "gpus", "gpus_per_node", "hw", "inter_node", "framework", "tp",
- * "pp", "cp", "dp", "vp", "sharding", "micro_batch", "grad_accum", "global_batch_seqs", "act_ckpt", "precision",
- * "overlap"; of mixtures of experts "experts" of each MLP, "top_k" that a token visits, "ep" ranks among whom they are
- * spread; published are "sec_per_iter", "sec_per_iter_derived", "tokens_per_s_per_gpu" or "mfu", and "mem_gb",
- * "mem_gib" or "mem_mib". Rows that cannot be described are left out with the reason; of the others step time and peak
- * memory are simulated, whether an answer is given or not. Ends with 2 when the file is wrong. */
+ * FILE is a list of rows. Each is an object with a unique number "id" and the known fields of: "src", "model",
+ * "hidden", "layers", "heads", "kv_heads", "ffn", "vocab", "seq", "gpus", "gpus_per_node", "hw", "inter_node",
+ * "framework", "tp", "pp", "cp", "dp", "vp", "sharding", "micro_batch", "grad_accum", "global_batch_seqs", "act_ckpt",
+ * "precision", "overlap". Mixtures of experts also have "experts" per MLP, "top_k" per token, and "ep", the ranks that
+ * share them. Published results are "sec_per_iter", "sec_per_iter_derived", "tokens_per_s_per_gpu" or "mfu", and
+ * "mem_gb", "mem_gib" or "mem_mib".
+ *
+ * Rows that cannot be described are skipped with the reason. Step time and peak memory of all others are simulated,
+ * whether or not the row has a result. Exits with 2 if the file is wrong. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,8 +29,8 @@
 #include "support/scale_fit.h"
 #include "support/scale_rows.h"
 
-/* FIT_ROWS: of a place with more, every second, third ... row is calibrated on, so that no more are; the others check.
- */
+/* FIT_ROWS limits the rows of a place for calibration. Of a larger place every second, third, … row is used; the
+ * others check the fit. */
 enum { FIT_ROUNDS = 8, FIT_ROWS = 30, GROUP_BYTES = 96 };
 
 struct result {
@@ -38,13 +40,13 @@ struct result {
 
 struct tables {
     struct scale_rows rows;
-    bool *fitted; /* by row: it was calibrated on */
+    bool *fitted; /* by row: it was used for calibration */
     struct result *results;
     struct calibration calibration;
-    double fit_error; /* weighted mean over the rows calibrated on, of time and memory together */
+    double fit_error; /* weighted mean error of time and memory over the calibration's rows */
 };
 
-/* The fastest of the numbers of virtual stages that divide a stage's layers. */
+/* Picks the fastest number of virtual stages that divides a stage's layers. */
 static void pick_chunks(struct scale_row *row, const struct calibration *calibration) {
     struct layout *layout = &row->job.layout;
     int64_t best = 1, layers = row->job.model.layers;
@@ -60,7 +62,7 @@ static void pick_chunks(struct scale_row *row, const struct calibration *calibra
     layout->virtual_stages = best;
 }
 
-/* The fastest of the micro-batches that divide a rank's batch and fit, where the row does not say which it was. */
+/* If the row does not give the micro-batch, picks the fastest that divides a rank's batch and fits. */
 static void pick_micro_batch(struct scale_row *row, const struct calibration *calibration) {
     struct layout *layout = &row->job.layout;
     struct layout best = *layout;
@@ -132,7 +134,7 @@ static int compare(const void *a, const void *b) {
     return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
 }
 
-/* Reasons by number of rows, for one source or (NULL) all. */
+/* Prints reasons by number of rows, for one source or (NULL) all. */
 static void print_left_out(const struct tables *tables, const char *source) {
     const struct scale_row *rows = tables->rows.list.items;
     for (size_t i = 0; i < tables->rows.list.count; i++) {
@@ -186,8 +188,7 @@ static int64_t batch_of(const struct layout *layout) {
     return layout->data * layout->micro_batch * layout->micro_batches;
 }
 
-/* Rows of one source that train the same on the same machine by the same system in another layout, and whose times
- * differ by more than a twentieth. */
+/* Whether two rows of a source differ only in their layout, and their times by more than 5%. */
 static bool are_rivals(const struct scale_row *a, const struct scale_row *b) {
     const struct layout *one = &a->job.layout, *other = &b->job.layout;
     if (strcmp(a->source, b->source) != 0 || memcmp(&a->job.model, &b->job.model, sizeof a->job.model) != 0)
@@ -248,8 +249,8 @@ static bool is_named(const char *names, const char *source) {
     return false;
 }
 
-/* Where a source was published: "mosaicml/llm-foundry" of "github mosaicml/llm-foundry@8c8dd48f7 ...", or the first
- * word. Tables of one place count as one source when it is left out. */
+/* Where a source was published: "mosaicml/llm-foundry" for "github mosaicml/llm-foundry@8c8dd48f7 ...", else the
+ * first word. --without leaves out all tables of a place together. */
 static void group_of(const char *source, char out[GROUP_BYTES]) {
     const char *from = strncmp(source, "github ", 7) == 0 ? source + 7 : source;
     size_t length = strcspn(from, "@ ");
@@ -262,13 +263,13 @@ static bool is_of_group(const struct scale_row *row, const char *group) {
     return group && strcmp(own, group) == 0;
 }
 
-/* It can be calibrated on, by itself. */
+/* Whether the row can be used for calibration. */
 static bool is_known(const struct scale_row *row, const char *names) {
     return row->described && (row->step_s > 0 || row->peak_bytes > 0) && is_named(names, row->source);
 }
 
-/* How a row that is known counts in a calibration; 0: it is left to check. A place with four times the rows counts
- * twice as much: neither each row as a witness of its own, nor each place. */
+/* The weight of a known row in a calibration; 0: it checks the fit. A place with four times the rows counts twice as
+ * much, because neither rows nor places are independent. */
 static double fit_weight(const struct tables *tables, const char *names, size_t index) {
     char group[GROUP_BYTES];
     int rows = 0, before = 0;
@@ -288,7 +289,7 @@ static enum status check_any(size_t steps, const char *names) {
     return status_set(STATUS_BAD_INPUT, "--fit: %s: no source with one of these names has rows to calibrate on", names);
 }
 
-/* On the rows of sources that are named, but for those of a group (NULL: none is left out). */
+/* Fits on the rows of the named sources, without those of the group `but` (NULL: all). */
 static enum status fit(struct tables *tables, const char *names, const char *but, size_t *used) {
     size_t count = 0;
     struct known_step *steps = mem_array(tables->rows.list.count + 1, sizeof *steps);
@@ -302,7 +303,7 @@ static enum status fit(struct tables *tables, const char *names, const char *but
         if (weight > 0) steps[count++] = (struct known_step){&row->job, row->step_s, row->peak_bytes, weight};
     }
     tables->calibration = calibration_start();
-    simulate_all(tables); /* picks what rows leave open, whatever was simulated before */
+    simulate_all(tables); /* picks the open settings of rows anew */
     enum status status = check_any(count, names);
     if (status == STATUS_OK)
         status = calibration_fit(steps, count, FIT_ROUNDS, &tables->calibration, &tables->fit_error);
@@ -331,14 +332,14 @@ static bool takes_part(const struct tables *tables, const char *group) {
     return false;
 }
 
-/* What was found on all sources, and on how many rows. */
+/* The fit on all sources. */
 struct whole_fit {
     struct calibration calibration;
     bool *fitted; /* by row */
     size_t rows;
 };
 
-/* One group's rows by a calibration that has not seen them. */
+/* Prints a group's errors with a calibration that did not use its rows. */
 static enum status print_without(struct tables *tables, const char *names, const struct whole_fit *whole,
                                  const char *group) {
     struct errors time = {0}, memory = {0};

@@ -1,13 +1,15 @@
-/* What stopping early costs a search, with as many compiled programs as a start has time for
- * (bench/support/search_rows.h).
+/* Measures how much slower a policy is because a search stops after the number of compiled programs that a start has
+ * time for (bench/support/search_rows.h).
  *
  *     build/bench/search_gap [MAX_COMPILED [WALKED [MODEL [MACHINE]]]]
  *
- * MAX_COMPILED (200): what the longer search may compile. WALKED (0): how many policies a walk then looks at, from
- * what the longer search found, in and beyond the search's space (bench/support/policy_walk.h). MODEL and MACHINE: of
- * rows whose names have these in them alone. Each row is a model, a
- * machine and an amount of memory, as a part of what the plain policy takes; 1.000 is no worse than the best that is
- * known. Where one is 2% behind, both policies follow. The last line has the mean and the most of all rows. */
+ * The reference is a longer search, which compiles up to MAX_COMPILED (200) programs. From its result, a walk then
+ * tries WALKED (0) more policies, in and beyond the search's space (bench/support/policy_walk.h). MODEL and MACHINE
+ * select rows whose names contain them.
+ *
+ * A row is a model, a machine and an amount of memory, as a fraction of the plain policy's. 1.000 means no worse than
+ * the best known policy. If a row is more than 2% worse, both policies follow. The last line has the mean and the
+ * maximum of all rows. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

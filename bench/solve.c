@@ -1,12 +1,14 @@
-/* Time from a model's forward graph to strategies for all of its nodes on a described mesh, by number of blocks: the
- * program (strategies, conversions, costs) and its solution apart, without and with a memory limit.
+/* Measures the time from a model's forward graph to strategies for all nodes on a described mesh, by number of blocks.
+ * Building the program (strategies, conversions, costs) and solving it are timed separately, with and without a memory
+ * limit.
  *
  *     build/bench/solve [--explain | BLOCKS]
  *
- * The model is GPT-3 175B (96 blocks of width 12288; Brown et al., arXiv 2005.14165) in bf16 with a vocabulary of 51200
- * as Megatron-LM pads it, 8 sequences of 2048 a micro-batch and 24 micro-batches a step; the mesh 8 nodes of 8 devices
- * at an H100's rates, NVLink within a node, 400 Gbit/s a device across. Times are the least of three runs, of this
- * thread. --explain prints the strategies of the first layer, and what was dropped. */
+ * The model is GPT-3 175B (96 blocks of width 12288; Brown et al., arXiv 2005.14165) in bf16. Its vocabulary is 51200,
+ * as Megatron-LM pads it. A micro-batch has 8 sequences of 2048 tokens, a step 24 micro-batches. The mesh has 8 nodes
+ * of 8 devices with an H100's rates, NVLink within a node, and 400 Gbit/s per device across nodes. Times are this
+ * thread's, the minimum over three runs. --explain prints the strategies of the first layer, and those that were
+ * dropped. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +19,7 @@
 #include "support/step_graph.h"
 
 enum { RUNS = 3, SEQUENCES = 8 };
-#define STATE_BYTES_PER_BYTE 9.0 /* of a bf16 weight: itself, fp32 gradient and master, two fp32 moments */
+#define STATE_BYTES_PER_BYTE 9.0 /* of a bf16 weight: weight, fp32 gradient, fp32 master weight, two fp32 moments */
 
 static const struct shard_question described = {
     .mesh = {.axes = 2, .sizes = {8, 8}, .latency_s = {12e-6, 6e-6}, .s_per_byte = {1 / 50e9, 1 / 450e9}},
@@ -69,7 +71,7 @@ static void explain(const struct shard_program *program, const struct intra_op_s
     }
 }
 
-/* The least times of all runs; the limit is of the unlimited solution's peak. */
+/* Minimum times over all runs. The limit is a fraction of the peak without a limit. */
 static enum status measure(int64_t layers, double limit_share, bool explained) {
     const struct step_graph_size size = {"gpt-3", layers, 12288, 96, 51200, 2048, 1};
     struct shard_question question = described;
@@ -98,7 +100,7 @@ static enum status measure(int64_t layers, double limit_share, bool explained) {
     return status;
 }
 
-/* `only`: that number of blocks; 0: all. */
+/* `only`: this number of blocks; 0: all numbers. */
 static enum status run(int64_t only) {
     static const int64_t layers[] = {12, 24, 48, 96, 192};
     static const double shares[] = {0, 0.9, 0.7, 0.5};

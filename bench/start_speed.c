@@ -1,9 +1,9 @@
-/* What a training run does before its first step, by phase, and what a step takes for its batch.
+/* Measures the phases of a training run before its first step, and the time that a step spends on its batch.
  *
  *     build/bench/start_speed MODEL DATA [STEPS]
  *
- * The phases are those of `ballast train`, in its order; where the text's tokens are not in the cache
- * ($XDG_CACHE_HOME) the first ones are made, else all are mapped. bench/loading.sh calls this. */
+ * The phases are those of `ballast train`, in its order. If the text's tokens are in the cache ($XDG_CACHE_HOME), they
+ * are mapped; otherwise the first ones are made. bench/loading.sh runs this. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,20 +1,21 @@
-/* How near a training step comes to what this machine can do, and where the rest goes.
+/* Measures how close a training step comes to the machine's limits, and where the rest of the time goes.
  *
  *     build/bench/step [--model gpt2|llama] [--dtype fp32|bf16] [--batch N] [--seq N] [--layers N] [--hidden N]
  *                      [--heads N] [--vocab N] [--threads N]
  *                      [--steps N] [--table | --no-limits] [--lora RANK,ALPHA,TARGETS] [--freeze PATTERNS]
  *
- * By default GPT-2 124M in fp32, 4 x 1024 tokens, all cores, 3 steps. The Llama has the same sizes, GPT-2's vocabulary,
- * tied embeddings and 2048 columns in its MLP: 124 M parameters too. Weights and tokens are random.
+ * The default is GPT-2 124M in fp32 with 4 x 1024 tokens, all cores and 3 steps. The Llama also has 124M parameters:
+ * the same sizes, GPT-2's vocabulary, tied embeddings and 2048 columns in its MLP. Weights and tokens are random.
  *
- * After one step to warm up, rounds of: oneDNN's own rate on the step's GEMMs, each in its best layout
- * (support/product_rate.h), for bf16 also with fp32 factors, which are faster where oneDNN emulates bf16; memory
- * bandwidth; a step. One line a round, the limits once more at the end, then
- * medians: tokens/s, model FLOP/s (support/model_step.h says how they are counted) and their ratio to oneDNN's rate.
- * With --table each round has a second step, watched between instructions, and a table of operators follows, with the
- * limit of each (by the faster of oneDNN's rates) and what a profile made after the steps says of it. With --no-limits
- * only steps are measured. With --lora or --freeze the same step with everything trained takes turns with it, and the
- * ratio of times is compared with the ratio of the programs' FLOPs. */
+ * After a warm-up step, each round measures and prints three things: oneDNN's rate on the step's GEMMs, each in its
+ * best layout (support/product_rate.h); memory bandwidth; and a step. For bf16 it also tries fp32 factors, which are
+ * faster if oneDNN emulates bf16. The limits are measured once more at the end. Then follow medians: tokens/s, model
+ * FLOP/s (support/model_step.h defines them) and their ratio to oneDNN's rate.
+ *
+ * --table adds a second step to each round, watched between instructions. It prints a table of operators with the limit
+ * of each, by the faster of oneDNN's rates, and its time in a profile made after the steps. --no-limits measures only
+ * steps. With --lora or --freeze, the same step with all weights trained takes turns with it, and the ratio of times is
+ * compared with the ratio of the programs' FLOPs. */
 #include <inttypes.h>
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
@@ -42,13 +43,13 @@ struct options {
 
 struct measured {
     double products[RATES][STEPS_MAX + 1], memory[MEMORY_USES][STEPS_MAX + 1]; /* FLOP/s, bytes/s */
-    double step[STEPS_MAX], plain[STEPS_MAX]; /* seconds; plain: of the step with everything trained */
+    double step[STEPS_MAX], plain[STEPS_MAX]; /* seconds; plain: the step with all weights trained */
 };
 
 struct bench {
     const struct options *options;
-    struct model_step step, plain;        /* plain is open with --lora and --freeze only */
-    struct product_rate *products[RATES]; /* in the step's dtype; in fp32 where that is another, else NULL */
+    struct model_step step, plain;        /* plain is only open with --lora and --freeze */
+    struct product_rate *products[RATES]; /* in the step's dtype; in fp32 if that differs, else NULL */
     struct memory_rate memory;
     struct step_table table;
     struct measured measured;
@@ -114,7 +115,7 @@ static enum status measure_limits(struct bench *bench, int round) {
         printf(" %s %.1f", memory_use_name((enum memory_use)use), *rate * 1e-9);
     }
     printf(" GB/s");
-    /* the limits' team: while it exists GNU's OpenMP puts the threads of the step's to sleep (streams.c) */
+    /* ends the team of the limits: while it exists, GNU's OpenMP puts the step's threads to sleep (streams.c) */
     omp_pause_resource_all(omp_pause_soft);
     return STATUS_OK;
 }
@@ -188,7 +189,7 @@ static void print_step(struct bench *bench, double seconds) {
            predicted, plain / seconds / predicted);
 }
 
-/* Profiled now, so that the profile is of the same machine as the steps are. */
+/* Profiles now, so that the machine is in the same state as for the steps. */
 static enum status print_table(const struct bench *bench, struct step_limits limits) {
     const struct measuring measuring = {.cache_folder = ""};
     struct machine_costs found;

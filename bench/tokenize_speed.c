@@ -1,10 +1,10 @@
-/* Tokenizing speed on one thread.
+/* Measures the tokenizing speed of one thread.
  *
- *     build/bench/tokenize_speed                      the worst word: runs of one letter, by length
- *     build/bench/tokenize_speed TOKENIZER TEXT       a text, by documents (apart at blank lines) and as a whole
+ *     build/bench/tokenize_speed                      the worst case: runs of one letter, by length
+ *     build/bench/tokenize_speed TOKENIZER TEXT       a text, by document (separated by blank lines) and as a whole
  *
- * bench/tokenize.sh runs the second form compared with the `tokenizers` library. Sums of ids are printed so that both
- * can be seen to give the same ids. */
+ * bench/tokenize.sh compares the second form with the `tokenizers` library. Both print sums of ids, which show that
+ * their ids are equal. */
 #include <stdio.h>
 #include <string.h>
 
@@ -80,7 +80,7 @@ static enum status file_measure(const char *tokenizer_path, const char *text_pat
     return status;
 }
 
-/* Merges of a letter with itself, as vocabularies trained on real texts have them. */
+/* Merges of a letter with itself, as in vocabularies trained on real texts. */
 static const char run_tokenizer[] =
     "{\"model\":{\"vocab\":{\"a\":0,\"aa\":1,\"aaa\":2,\"aaaa\":3,\"aaaaa\":4,\"aaaaaaaa\":5,\"b\":6,\"ab\":7},"
     "\"merges\":[[\"a\",\"b\"],[\"a\",\"a\"],[\"aa\",\"aa\"],[\"aa\",\"a\"],[\"aaaa\",\"a\"],[\"aaaa\",\"aaaa\"]]}}";

@@ -1,12 +1,11 @@
-/* Attention and its gradient by the own kernels and by cuDNN's deterministic ones, in one process and on the same
- * operands: GPT-2 124M's heads of 64 and Llama 8B's of 128, sequences of 1024 in a micro-batch of 16384 tokens. What
- * this machine or build has not is named.
+/* Compares attention and its gradient in Ballast's kernels with cuDNN's deterministic ones, in one process on the same
+ * operands. The cases are GPT-2 124M's heads of 64 and Llama 8B's of 128, with sequences of 1024 in a micro-batch of
+ * 16384 tokens. Prints which kernels this machine or build lacks.
  *
  *     build/bench/attention_ways
  *
- * Results of the two are compared, and those of one kernel from call to call, since cuDNN does not say of its engines
- * for attention whether they are deterministic; with other ones it ends with 1. Needs a GPU; without one it ends with
- * 77. */
+ * Compares the results of both, and those of one kernel from call to call, because cuDNN does not state whether its
+ * attention engines are deterministic. Exits with 1 if they differ, and with 77 without a GPU. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +17,7 @@
 #include "support/op_cases.h"
 
 enum { CALLS = 20, OUTPUTS = 3, RESULT_BYTES = 512 };
-/* Of two kernels in bf16, relative to the norm (kernels are held to 1e-2 of fp64's results). */
+/* Largest difference of two bf16 kernels, relative to the norm (tests allow each kernel 1e-2 from fp64's results). */
 static const double APART_MAX = 2e-2;
 
 static const struct {
@@ -29,11 +28,11 @@ static const struct {
     {"Llama 8B", {.sequences = 16, .length = 1024, .heads = 32, .kv_heads = 8, .head_dim = 128}},
 };
 
-/* The gradient's case, which has the forward before it. */
+/* The operator case of the gradient, which contains the forward. */
 struct subject {
     const struct gpu_clock *clock;
     struct graph *graph;
-    void **data; /* by tensor id, on the device */
+    void **data; /* on the device, by tensor id */
 };
 
 enum way { OWN, CUDNN, WAYS };
@@ -45,7 +44,7 @@ static const struct op_case *find_case(const char *name) {
     BUG("no case %s", name);
 }
 
-/* Numbers of either sign, from a quarter to a half. */
+/* Fills with numbers of either sign, from 0.25 to 0.5. */
 static enum status fill(void *device, const struct shape *shape, uint32_t *state) {
     int64_t bytes = shape_bytes(shape);
     uint16_t *values = malloc((size_t)bytes);
@@ -98,7 +97,7 @@ static enum status read_output(const struct subject *subject, const struct tenso
     return backend_cuda.memory->read(*out, subject->data[tensor->id], bytes);
 }
 
-/* The outputs have the bits of the call before. */
+/* Calls the kernel again. The outputs must have the same bits. */
 static enum status call_again(const struct subject *subject, struct call *call) {
     const struct node *node = call->kernel->node;
     double seconds;
@@ -131,7 +130,7 @@ static enum status time_kernel(const struct subject *subject, struct kernel *ker
     return status;
 }
 
-/* The choice is read when a kernel is made. *out is NULL where the library has none for the node. */
+/* Creating a kernel reads the choice from the environment. *out is NULL if the library has no kernel for the node. */
 static enum status make(const struct node *node, enum way way, struct kernel **out) {
     if (way == OWN) return backend_kernel_create(&backend_cuda, node, out);
     setenv("BALLAST_ATTENTION", "cudnn-both", 1);
@@ -141,7 +140,7 @@ static enum status make(const struct node *node, enum way way, struct kernel **o
     return status;
 }
 
-/* *seconds is 0 where there is no such kernel. */
+/* *seconds is 0 if there is no such kernel. */
 static enum status time_way(const struct subject *subject, const struct node *node, enum way way, double *seconds) {
     struct kernel *kernel = NULL;
     struct op_cost cost;

@@ -1,9 +1,9 @@
-/* Ways of the host's memory to the GPU and back, and of a file to the GPU, in one process: pageable, registered and
- * pinned memory; reads past the page cache into pinned memory and through a pageable buffer.
+/* Measures copies between host memory and the GPU, and from a file to the GPU, in one process. Host memory is pageable,
+ * registered or pinned. Files are read directly into pinned memory, and through a pageable buffer.
  *
- *     build/bench/copy_ways [DIR]        the file's; default: the present one
+ *     build/bench/copy_ways [DIR]        DIR holds the file; default: the working directory
  *
- * Copies of 256 MiB, the median of five. Needs a GPU; without one it ends with 77. */
+ * Copies 256 MiB, and takes the median of five copies. Exits with 77 without a GPU. */
 #include <cuda_runtime_api.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +28,7 @@ struct bench {
     void *host[MEMORIES], *device;
     cudaStream_t stream;
     double in[MEMORIES], out[MEMORIES]; /* bytes/s */
-    double file[MEMORIES];              /* of a file, through such memory to the GPU; 0: not to be had */
+    double file[MEMORIES];              /* from a file to the GPU, through this memory; 0: not available */
 };
 
 static enum status open_bench(struct bench *bench) {
@@ -88,7 +88,7 @@ static enum status open_file(const void *data, int *out) {
     return *out >= 0 ? STATUS_OK : failed_file("reading past the page cache");
 }
 
-/* Pieces are read one after the other; each is copied while the next is read. */
+/* Reads the file in pieces, and copies each piece while it reads the next. */
 static enum status read_through(const struct bench *bench, int file, enum memory memory, double *rate) {
     int64_t begun = clock_now_ns();
     for (size_t at = 0; at < BYTES; at += READ_BYTES) {

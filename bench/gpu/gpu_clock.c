@@ -45,7 +45,7 @@ enum status gpu_clock_time(const struct gpu_clock *clock, enum status (*enqueue)
 enum status gpu_clock_call(const struct gpu_clock *clock, enum status (*enqueue)(void *context), void *context,
                            int calls, double *seconds) {
     double rows[ROWS];
-    TRY(gpu_clock_time(clock, enqueue, context, 1, seconds)); /* loads its code */
+    TRY(gpu_clock_time(clock, enqueue, context, 1, seconds)); /* the first call loads code */
     for (int row = 0; row < ROWS; row++) {
         TRY(gpu_clock_time(clock, enqueue, context, calls, &rows[row]));
         rows[row] /= calls;

@@ -1,21 +1,21 @@
-/* Seconds of work on a GPU by its own clock, for the benchmarks of bench/gpu. */
+/* Times work on a GPU with the GPU's clock, for the benchmarks in bench/gpu. */
 #pragma once
 
 #include "backend/backend.h"
 
 struct gpu_clock {
-    void *stream, *begin, *end; /* of backend_cuda */
+    void *stream, *begin, *end; /* objects of backend_cuda */
 };
 
-/* BAD_INPUT where there is no GPU. */
+/* Returns BAD_INPUT if there is no GPU. */
 enum status gpu_clock_open(struct gpu_clock *out);
 void gpu_clock_close(struct gpu_clock *clock);
-/* Seconds of `calls` calls of `enqueue`, which puts work on the clock's stream, one after the other. */
+/* Times `calls` successive calls of `enqueue`, which puts work on the clock's stream. In seconds. */
 enum status gpu_clock_time(const struct gpu_clock *clock, enum status (*enqueue)(void *context), void *context,
                            int calls, double *seconds);
-/* Seconds of a call: the median of several such rows, after one that is not counted. */
+/* Times one call, in seconds: the median over several series of calls, after a warm-up. */
 enum status gpu_clock_call(const struct gpu_clock *clock, enum status (*enqueue)(void *context), void *context,
                            int calls, double *seconds);
 
-/* A program's main: its status, and "NAME: MESSAGE" on stderr; 77 without a GPU. */
+/* Implements a program's main. Returns its exit status, 77 without a GPU, and prints "NAME: MESSAGE" on stderr. */
 int gpu_clock_main(const char *name, enum status (*measure)(const struct gpu_clock *clock));

@@ -1,11 +1,11 @@
-/* What it costs that every product has one algorithm whose sums have one order: the algorithm that the backend chose,
- * compared with the first eight of those that cuBLASLt puts forward whose sums have one, and the fastest in any order.
+/* Measures the cost of GEMM algorithms with a fixed order of summation. Compares the algorithm that the backend chose
+ * with cuBLASLt's first eight of that kind, and with the fastest in any order.
  *
  *     build/bench/product_choice
  *
- * The products of a layer of a model of 1.2 billion parameters on 4096 tokens in bf16: forward, dx, dw (added up in
- * fp32); and the logits of GPT-2's vocabulary of 50257, compared with 50304. Times are the device's, the median of
- * several rows of calls. Needs a GPU; without one it ends with 77. */
+ * The GEMMs are those of a layer of a model with 1.2 billion parameters on 4096 tokens in bf16: forward, dx, and dw
+ * (accumulated in fp32); and the logits of GPT-2's vocabulary of 50257, compared with 50304. Times are the device's,
+ * the median of several series of calls. Exits with 77 without a GPU. */
 #include <cublasLt.h>
 #include <stdio.h>
 
@@ -16,11 +16,11 @@
 enum { TOKENS = 4096, ALGORITHMS = 32, ORDERED_MAX = 8, ROWS = 3, CALLS = 5 };
 static const size_t WORKSPACE_BYTES = (size_t)32 << 20;
 
-/* As cuBLASLt has it, by columns: c [m][n] = a [m][k] b [k][n], packed, either turned in memory. */
+/* In cuBLASLt's column order: c [m][n] = a [m][k] b [k][n], packed; a and b may be transposed in memory. */
 struct product {
     const char *name;
     int64_t m, n, k;
-    bool a_turned, b_turned, adds; /* adds: to c, in fp32 */
+    bool a_turned, b_turned, adds; /* adds: accumulates into c, in fp32 */
 };
 
 #define LAYER(name, in, out)                                                                                           \
@@ -42,9 +42,9 @@ struct bench {
     void *a, *b, *c, *workspace;
 };
 
-/* One way of making a product. */
+/* One way to compute a GEMM. */
 struct way {
-    struct cuda_matmul *own; /* the backend's; else: */
+    struct cuda_matmul *own; /* the backend's choice, or NULL for: */
     cublasLtMatmulDesc_t operation;
     cublasLtMatrixLayout_t a, b, c;
     cublasLtMatmulHeuristicResult_t found[ALGORITHMS];
@@ -81,7 +81,7 @@ static enum status set_turn(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAt
     return check(cublasLtMatmulDescSetAttribute(operation, which, &turn, sizeof turn), "an operation");
 }
 
-/* All that the library puts forward, whatever the order of their sums. */
+/* Finds all algorithms that the library suggests, with any order of summation. */
 static enum status find_algorithms(const struct bench *bench, struct way *way) {
     cublasLtMatmulPreference_t preference;
     TRY(check(cublasLtMatmulPreferenceCreate(&preference), "a preference"));
@@ -130,7 +130,7 @@ static enum status call(const struct bench *bench, const struct product *product
 static enum status time_way(const struct bench *bench, const struct product *product, const struct way *way, int index,
                             double *seconds) {
     double rows[ROWS];
-    TRY(call(bench, product, way, index)); /* loads its code */
+    TRY(call(bench, product, way, index)); /* the first call loads code */
     for (int row = 0; row < ROWS; row++) {
         float milliseconds;
         TRY(cuda_status(cudaEventRecord(bench->begin, bench->stream), "an event"));
@@ -145,7 +145,7 @@ static enum status time_way(const struct bench *bench, const struct product *pro
     return STATUS_OK;
 }
 
-/* Whether its parts are added up as they happen to be ready. */
+/* Whether the algorithm sums its parts in no fixed order. */
 static bool is_unordered(const cublasLtMatmulAlgo_t *algorithm) {
     uint32_t scheme = 0;
     size_t written;
@@ -154,7 +154,7 @@ static bool is_unordered(const cublasLtMatmulAlgo_t *algorithm) {
     return scheme == CUBLASLT_REDUCTION_SCHEME_INPLACE;
 }
 
-/* The fastest of all, and of the first ORDERED_MAX whose sums have one order. -1: there is none. */
+/* The fastest of all algorithms, and the fastest of the first ORDERED_MAX with a fixed order of summation. -1: none. */
 struct found {
     double any_s, ordered_s;
     int any, ordered;
@@ -205,7 +205,7 @@ static enum status compare(const struct bench *bench, const struct product *prod
 }
 
 static enum status open_bench(struct bench *bench) {
-    const size_t max = (size_t)50304 * TOKENS * 2; /* also 8192 x 8192 in fp32 */
+    const size_t max = (size_t)50304 * TOKENS * 2; /* also enough for 8192 x 8192 in fp32 */
     void **const blocks[] = {&bench->a, &bench->b, &bench->c};
     TRY(check(cublasLtCreate(&bench->library), "cannot be used"));
     TRY(cuda_status(cudaStreamCreateWithFlags(&bench->stream, cudaStreamNonBlocking), "a stream"));

@@ -1,4 +1,4 @@
-/* Writes an llm.c token file of random ids that follow a power law, as the words of a text do.
+/* Writes an llm.c token file of random ids that follow a power law, like the words of a text.
  *
  *     build/bench/random_tokens FILE COUNT VOCABULARY */
 #include <math.h>

@@ -1,10 +1,10 @@
-/* Ways to make the same step on a GPU, in one process and by turns: micro-batches of 4, 16 and 32 thousand tokens, the
- * vocabulary as it is and padded, work asked for by graphs and call by call.
+/* Compares ways to execute the same step on a GPU, in turns in one process: micro-batches of 4, 16 and 32 thousand
+ * tokens, an unpadded and a padded vocabulary, and CUDA graphs or single calls.
  *
  *     build/bench/step_ways [DEVICE [BATCH [LAYERS]]]        default: cuda 32 12, which is GPT-2 124M
  *
- * The median of ten steps of 1024 tokens a sequence in bf16, after three that are not counted. The last line has all.
- * Graphs change no bit: with other losses it ends with 1. Without a GPU it ends with 77. */
+ * Times are the median of ten bf16 steps with 1024 tokens per sequence, after three warm-up steps. The last line has
+ * all results. Graphs change no bit: exits with 1 if losses differ, and with 77 without a GPU. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +44,7 @@ static enum status run(struct model_step *step, double *seconds) {
     return STATUS_OK;
 }
 
-/* Spans are captured before the second step, where the environment allows it. */
+/* Graph segments are captured before the second step, if the environment allows it. */
 static enum status open_way(const struct bench *bench, const struct way *way, struct model_step *step) {
     struct model_step_options options = {.family = "gpt2", .layers = bench->layers, .vocab = way->vocabulary};
     double unused;

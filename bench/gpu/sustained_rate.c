@@ -1,8 +1,7 @@
-/* Products in bf16 for ten seconds compared with a burst of 0.15 s after a rest: what a GPU does at boost, and what it
- * does once its power and heat decide. MFU is against the data sheet; this says how much of that the GPU can give at
- * all.
+/* Compares bf16 GEMMs over ten seconds with a burst of 0.15 s after a rest: the rate of a GPU at boost, and its rate
+ * when power and heat limit it. MFU is relative to the data sheet; this shows how much of that the GPU can sustain.
  *
- *     build/bench/sustained_rate [SECONDS]        Needs a GPU; without one it ends with 77. */
+ *     build/bench/sustained_rate [SECONDS]        exits with 77 without a GPU */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -27,7 +26,7 @@ static enum status enqueue(void *context) {
     return backend_cuda.streams->check();
 }
 
-/* Random bits are what a GPU works hardest on: zeros would keep its clock up. */
+/* Random bits cost a GPU the most power. With zeros its clock would stay high. */
 static enum status take_random(void **out) {
     const int64_t bytes = (int64_t)SIDE * SIDE * 2;
     TRY(backend_cuda.memory->take(TIER_DEVICE, bytes, out));
@@ -36,7 +35,7 @@ static enum status take_random(void **out) {
     uint32_t state = 1;
     for (int64_t i = 0; i < (int64_t)SIDE * SIDE; i++) {
         state = state * 1664525 + 1013904223;
-        values[i] = (uint16_t)((state >> 16 & 0x807f) | 0x3f00); /* of either sign, from 0.5 on */
+        values[i] = (uint16_t)((state >> 16 & 0x807f) | 0x3f00); /* of either sign, at least 0.5 */
     }
     enum status status = backend_cuda.memory->write(*out, values, bytes);
     free(values);
@@ -69,7 +68,7 @@ static void close_product(struct product *product) {
     cuda_matmul_free(product->matmul);
 }
 
-/* In rows of BURST_S, each printed second with the rate of its last row. */
+/* Runs series of BURST_S, and prints each second the rate of the last one. */
 static enum status run_long(struct product *product, int calls, double *last) {
     double spent = 0, printed_s = 0, seconds;
     while (spent < sustained_s) {
