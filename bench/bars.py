@@ -1,6 +1,5 @@
-"""Whether a ratio that was measured in several rounds is within its bar. "met" and "NOT met" are said only where noise
-cannot turn them over: where the whole interval that holds the ratio's median is on one side of the bar. Needs nothing but
-Python."""
+"""Decides whether a ratio, measured in several rounds, meets its bar. The verdict is "met" or "NOT met" only if noise
+cannot reverse it: the whole confidence interval of the median must be on one side of the bar. Needs only Python."""
 
 import math
 
@@ -9,9 +8,9 @@ CONFIDENCE = 0.9
 
 
 def interval(ratios):
-    """The narrowest pair of the sorted ratios with their median between them in at least CONFIDENCE of all cases, whatever
-    their distribution: a ratio is above the median as often as below it. Of four and fewer the smallest and the greatest,
-    which hold it in 7 of 8 cases or less."""
+    """Returns the narrowest pair of the sorted ratios that contains the true median with probability CONFIDENCE, for
+    any distribution: a ratio is as likely above the median as below it. For four or fewer ratios, returns the smallest
+    and the largest, which contain it in at most 7 of 8 cases."""
     ordered, count, cut = sorted(ratios), len(ratios), 0
     while 2 * (cut + 2) <= count:
         outside = 2 * sum(math.comb(count, below) for below in range(cut + 2)) / 2**count
@@ -22,7 +21,7 @@ def interval(ratios):
 
 
 def judge(ratios, max_ratio=math.inf, min_ratio=-math.inf):
-    """Of a ratio that is to be at most `max_ratio`, or at least `min_ratio`."""
+    """Returns the verdict on a ratio that must be at most `max_ratio`, or at least `min_ratio`."""
     if len(ratios) < ROUNDS_MIN:
         return "cannot be told of so few rounds"
     low, high = interval(ratios)
@@ -32,5 +31,5 @@ def judge(ratios, max_ratio=math.inf, min_ratio=-math.inf):
 
 
 def paired(ours, theirs):
-    """Ratios by round: what the two had in common in it does not count."""
+    """Returns the ratio of each round, which cancels effects on both."""
     return [a / b for a, b in zip(ours, theirs)]

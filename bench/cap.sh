@@ -1,10 +1,10 @@
 #!/bin/bash
-# Trains models in much less memory than a step of theirs needs, in a memory cgroup without swap, with the disk for the
-# rest; where this machine can hold the step, compared with the same recipe without such a limit, the two in turns.
+# Trains models in much less memory than their step needs, in a memory cgroup without swap, with a disk tier for the
+# rest. If the step fits in this machine, also runs the same recipe without the limit, in turns.
 #   usage: bench/cap.sh [--case large|1.5b|3b|7b|7b-10|gpt2|tiny] [--cap SIZE] [--batch N] [--seq N] [--steps N] [--rounds N]
 #                       [--plan FILE] [--open-memory SIZE|none] [--build DIR] [--folder DIR] [-o FILE]
-# The model is made by `ballast init`, in the same cgroup, where DIR (BUILD/bench-cap) does not have it yet. A step's
-# time is the median from the second step on: the first makes no update of a step before it. Needs root (cgroup_run.sh).
+# Unless DIR (BUILD/bench-cap) has the model, `ballast init` creates it in the same cgroup. The step time is the median
+# from the second step on, because the first has no deferred update to make. Needs root (cgroup_run.sh).
 #
 #   case   parameters                                cap   init's model, disk tier with 8 x 1024 tokens
 #   tiny   3.7M: to try this script                  128M  15 MB, 0.1 GB
@@ -15,7 +15,7 @@
 #   7b     6738M: Llama 2 7B in bf16, moments too,   20G   14 GB, 48 GB with 1 x 128 tokens
 #          without fp32 masters
 #   7b-10  2286M: the same with 10 of 32 layers      7G    4.6 GB, 17 GB with 1 x 128 tokens
-# Runs write the model at their end (2 bytes a parameter), while the disk tier is still there.
+# A run writes its model at the end (2 bytes per parameter), while the disk tier still exists.
 set -eu
 export LC_ALL=C
 source=$(cd "$(dirname "$0")/.." && pwd)
@@ -66,7 +66,7 @@ build=$(cd "$build" && pwd)
 folder=${folder:-$build/bench-cap}
 mkdir -p "$folder"
 cd "$folder"
-# Reading tokens through the cache is no part of this.
+# The benchmark does not measure the token cache.
 export XDG_CACHE_HOME=$folder/cache
 
 # An llm.c token file, by a power law with a period of 65537.
@@ -86,7 +86,7 @@ tokens=tokens-$vocabulary-$((batch * seq + 1)).bin
 [ -e "$tokens" ] || make_tokens $((batch * seq + 1)) "$vocabulary" >"$tokens"
 
 recipe=(--dtype bf16 --batch "$batch" --seq "$seq" "${states[@]}")
-# What remains of a run is its metrics and run.json.
+# Keeps only the metrics and run.json of a run.
 train() {
     local run=$1
     shift
@@ -96,7 +96,7 @@ train() {
         { cat "$run.log" >&2 && fail "$run: see above"; }
     rm -rf "$run/model"
 }
-# Of several runs: of all their steps.
+# For several runs, uses the steps of all.
 median_step() {
     sed -s -n '2,$s/.*"step_s": \([0-9.e+-]*\).*/\1/p' "$@" | sort -g |
         awk '{ s[NR] = $1 } END { print (s[int((NR + 1) / 2)] + s[int(NR / 2) + 1]) / 2 }'

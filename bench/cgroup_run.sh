@@ -1,11 +1,10 @@
 #!/bin/sh
 # Runs a command under a memory limit, without swap.
 #   usage: bench/cgroup_run.sh LIMIT COMMAND [ARGUMENT...]        LIMIT: 512M, 1.5G (powers of 1024) or bytes
-# Needs root and the memory controller of cgroup v1 or v2. Afterwards says, as the last line on stderr,
+# Needs root and the memory controller of cgroup v1 or v2. Prints as the last line on stderr
 #     cgroup_run: limit=BYTES peak=BYTES oom_kills=N status=N read=BYTES written=BYTES
-# and exits with the command's status (137 where it was killed). The peak is all that was charged to the group, files
-# in the page cache included: the kernel takes those back before it kills, so a peak at the limit alone says nothing.
-# Read and written is what went from and to disks.
+# and exits with the command's status (137 if it was killed). The peak includes the page cache. The kernel frees that
+# before it kills, so a peak at the limit does not show a lack of memory. `read` and `written` count disk transfers.
 set -eu
 if [ $# -lt 2 ]; then
     sed -n '3s/^# *//p' "$0" >&2
@@ -32,9 +31,9 @@ mkdir "$group" 2>/dev/null || fail "cannot make $group: are you root?"
 child=
 finish() {
     if [ -n "$child" ]; then kill "$child" 2>/dev/null || :; fi
-    # What the command left running holds the group.
+    # Processes that the command left running keep the group alive.
     for left in $(cat "$group/cgroup.procs"); do kill -9 "$left" 2>/dev/null || :; done
-    # Gigabytes take seconds to be given back.
+    # Freeing gigabytes takes seconds.
     for second in 1 2 3 4 5 6 7 8 9 10; do
         rmdir "$group" 2>/dev/null && return
         sleep 1
@@ -46,7 +45,7 @@ trap 'exit 143' TERM
 trap 'exit 130' INT
 
 echo "$limit" >"$group/$limit_file"
-# Where swap is counted, none is given; else the kernel is told not to swap.
+# Sets the swap limit to 0 if the kernel counts swap, else disables swapping.
 for setting in memory.swap.max:0 "memory.memsw.limit_in_bytes:$limit" memory.swappiness:0; do
     if [ -e "$group/${setting%%:*}" ]; then echo "${setting##*:}" >"$group/${setting%%:*}"; fi
 done
@@ -57,7 +56,7 @@ status=0
 wait "$child" || status=$?
 child=
 kills=$(sed -n 's/^oom_kill //p' "$group/$kills_file")
-# What a child did counts as this process's own once it was waited for.
+# The kernel adds a child's transfers to this process when it is waited for.
 disk=$(sed -n 's/^read_bytes: /read=/p; s/^write_bytes: /written=/p' /proc/$$/io | paste -sd ' ')
 echo "cgroup_run: limit=$limit peak=$(cat "$group/$peak_file") oom_kills=$kills status=$status $disk" >&2
 exit "$status"

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""Adapters on a frozen base in fewer bits: within a memory limit, and compared with the same base in bf16.
+"""Trains adapters on a frozen, quantized base: within a memory limit, and compared with the same base in bf16.
 
     bench/frozen_base.py [--model smollm2-360m] [--format nf4] [--limit 600M] [--batch 2] [--seq 256] [--steps 6] [-o NAME]
     bench/frozen_base.py --model qwen3-30b-a3b --limit 16G --batch 8 --seq 128 --steps 3 --disk --no-open
 
-The models are made by `ballast init --like MODEL`, where --folder does not have them yet: in --format and, for the open
-runs and to show that it does not fit, in bf16. Capped runs are in a memory cgroup of --limit without swap (cgroup_run.sh:
-needs root): their arena is what the plan said, `resident` the greatest of the process, `peak` the cgroup's, page cache
-included, and `disk's limit` the tokens a second at which the disk would never rest (the plan's seconds of its busier
-direction, from the rates that were measured of it). Open runs are without a limit, the two formats in turns, --rounds times. The processor time of a step is that
-of a run of --steps less that of a run of one step, over the steps between: what else the machine does counts less in it
-than in tokens a second.
+Unless --folder has the models, `ballast init --like MODEL` creates them in --format, and in bf16 for the open runs and
+to show that bf16 does not fit. Capped runs are in a memory cgroup of --limit without swap (cgroup_run.sh: needs root).
+Their arena is the plan's. `resident` is the peak of the process, and `peak` that of the cgroup, which includes the page
+cache. `disk's limit` is the tokens per second at which the disk is always busy, from the plan's time of its busier
+direction at the measured rates.
+
+Open runs have no limit. The two formats run in turns, --rounds times. The processor time of a step is the difference
+between a run of --steps and a run of one step, divided by the number of steps between. Other programs affect it less
+than tokens per second.
 """
 
 import argparse

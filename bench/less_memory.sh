@@ -1,10 +1,11 @@
 #!/bin/bash
-# Whether a run follows a memory limit that is lowered by a third while it trains: it must not be killed, must go on by
-# another plan, and must have the losses of a run without a limit, to the last digit.
+# Tests whether a run adapts when its memory limit is lowered by a third during training. It must not be killed, must
+# continue with another plan, and must have the losses of a run without a limit, to the last digit.
 #   usage: bench/less_memory.sh [--limit SIZE] [--ranks N] [--build DIR] [--folder DIR] [-o FILE]
-# --ranks: by so many processes of one cgroup, each with a sequence of the batch.
-# Needs root and the memory controller of cgroup v1 or v2. Cgroup v1 refuses a limit below what is in use, and v2 would
-# kill: so the limit goes down to just above what is in use, once a second, until it is where it shall be.
+# --ranks N trains with N processes in one cgroup, each with one sequence of the batch.
+# Needs root and the memory controller of cgroup v1 or v2. Cgroup v1 refuses a limit below the memory in use, and v2
+# would kill the process. So the script lowers the limit once a second, to just above the memory in use, until it is low
+# enough.
 set -eu
 export LC_ALL=C
 source=$(cd "$(dirname "$0")/.." && pwd)

@@ -2,9 +2,9 @@
 
     python bench/llmc_model.py MODEL_DIR OUT.bin         needs numpy and safetensors
 
-256 int32 (magic 20240326, version 3: fp32, longest sequence, vocabulary, layers, heads, width, padded vocabulary), then the
-parameters in fp32, one kind after the other and each for all layers. Rows of the embedding are padded with zeros to a
-multiple of 128; matrices are [out, in] there and [in, out] in the directory.
+The file has 256 int32 (magic 20240326, version 3: fp32, maximum sequence, vocabulary, layers, heads, width, padded
+vocabulary), then the parameters in fp32, kind by kind, each for all layers. The embedding is padded with rows of zeros
+to a multiple of 128. Matrices are [out, in] in the file and [in, out] in the directory.
 """
 
 import json

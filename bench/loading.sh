@@ -1,7 +1,7 @@
 #!/bin/sh
-# Loading, checkpoints and the start of a run: each compared with its limit, measured in the same run.
+# Measures loading, checkpoints and the start of a run, each compared with its limit in the same run.
 #   usage: bench/loading.sh [BUILD] [DIR]
-# Models are made in DIR (BUILD/bench-loading, 8 GB) where they are not there yet.
+# Creates the models in DIR (BUILD/bench-loading, 8 GB), unless they exist.
 set -eu
 source=$(cd "$(dirname "$0")/.." && pwd)
 build=$(cd "${1:-$source/build}" && pwd)
@@ -29,7 +29,7 @@ rm -rf checkpoints
 "$build/bench/checkpoint_speed" middle checkpoints 5
 rm -rf checkpoints
 
-# The tokens of a whole text, as a run leaves them that reads all of it.
+# Caches the tokens of the whole text, as a run that reads all of it does.
 make_tokens() {
     "$build/ballast" eval tiny "$1" --batches 1 --quiet >/dev/null
 }
@@ -42,7 +42,7 @@ for round in 1 2; do
     "$build/bench/start_speed" tiny text.txt
 done
 
-# run_steps TEXT STEPS WORDS: how long the process takes, and the median step
+# run_steps TEXT STEPS WORDS: prints the time of the process, and of the median step
 run_steps() {
     rm -rf run
     before=$(date +%s%N)

@@ -1,10 +1,10 @@
 #!/bin/bash
-# Whether training ever runs out of memory: random models, recipes and memory limits, each trained in a memory cgroup
-# without swap (bench/cgroup_run.sh). Either it trains, or it exits with 3 before the first step and all that its hint
-# names is tried: each must then train. Nothing else is right, least of all a process that the kernel killed.
+# Tests that training never runs out of memory, with random models, recipes and memory limits in a memory cgroup without
+# swap (bench/cgroup_run.sh). A run must train, or exit with 3 before the first step. Then every remedy in its hint must
+# let it train. Anything else is a failure, above all a process that the kernel killed.
 #   usage: bench/never_oom.sh [--ranks N] [--count N] [--seed N] [--from N] [--build DIR] [--folder DIR] [-o FILE]
-# What combination K of a seed is, is known from both numbers alone: `--seed S --from K --count 1` tries it again. The
-# logs of what failed stay in DIR (BUILD/bench-never-oom). Needs root. 100 take about a quarter of an hour.
+# Seed and number K determine a combination: `--seed S --from K --count 1` repeats it. DIR (BUILD/bench-never-oom) keeps
+# the logs of failures. Needs root. 100 combinations take about a quarter of an hour.
 set -eu
 export LC_ALL=C
 source=$(cd "$(dirname "$0")/.." && pwd)
@@ -27,7 +27,7 @@ families=$("$build/ballast" help models | sed -n 's/^## `\(.*\)`$/\1/p')
 folder=${folder:-$build/bench-never-oom}
 mkdir -p "$folder/disk"
 cd "$folder"
-# What is measured of the machine is kept there, so that one combination alone pays for it.
+# Caches measurements of the machine there, so that only one combination makes them.
 export XDG_CACHE_HOME=$folder/cache
 
 # An llm.c token file: 65536 tokens below 256, so that every vocabulary has them.
@@ -58,7 +58,7 @@ draw_between() { # VARIABLE LOW HIGH
     digits=${digits:4}
 }
 
-# Sets model, recipe, disk, limit and the words that tell them. Recipes are cut to some seconds of products.
+# Sets model, recipe, disk and limit, and their description. Limits recipes to some seconds of GEMMs.
 draw_combination() {
     local arch layers hidden vocab dtype batch seq micro_batch disk save
     begin_draws "$1"
@@ -78,7 +78,7 @@ draw_combination() {
     while [ $((6 * parameters * batch * seq * steps)) -gt 60000000000 ]; do
         if [ "$batch" -gt 1 ]; then batch=$((batch / 2)); elif [ "$seq" -gt 64 ]; then seq=$((seq / 2)); else break; fi
     done
-    # 16 bytes a parameter for fp32, and what activations may take: the cap of a plain plan, or somewhat more.
+    # 16 bytes per parameter for fp32, plus activations: the memory of a plain plan, or somewhat more.
     plain=$((16 * parameters + batch * seq * (layers * 100 * hidden + 4096) + ranks * (96 << 20)))
     draw_between limit $((ranks * (48 << 20))) "$plain"
     model=(--arch "$arch" --layers "$layers" --hidden "$hidden" --heads $((hidden / 64)) --vocab "$vocab" --context "$seq")
@@ -100,14 +100,14 @@ train() { # LOG LIMIT
 trained() { [ "$status" = 0 ] && [ "$kills" = 0 ] && [ "$(wc -l <run/metrics.jsonl)" -ge "$steps" ]; }
 mib() { echo $((($1 + (1 << 20) - 1) >> 20)); }
 
-# The ways that a hint names, one a line: "memory SIZE" for so much more, and options.
+# Prints the remedies in a hint, one per line: "memory SIZE" for that much more memory, or options.
 ways_of() { # LOG
     sed -n 's/^hint: //p' "$1" | sed 's/; or /\n/g' | tr -d , | sed -E \
         -e 's/^(--.*) would fit \(.*\)$/\1/' \
         -e 's/^(--disk) DIR with .* there$/\1 DIR/' \
         -e 's/^([0-9.]+) (.)iB more memory for the process(es)?( with )?/memory \1\2 /'
 }
-# Sets an option of the recipe, in place of what it was.
+# Replaces an option of the recipe.
 set_option() { # NAME VALUE
     local i
     for ((i = 0; i < ${#recipe[@]}; i += 2)); do

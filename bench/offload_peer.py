@@ -1,8 +1,9 @@
-"""What PyTorch's world has for training beyond memory, each run as its own documents say. For bench/vs_offload.py.
+"""Trains with PyTorch's libraries for offloading, each set up as its documentation says. For bench/vs_offload.py.
 
     python bench/offload_peer.py CONTENDER MODEL_DIR TOKENS.bin --batch 1 --seq 1024 --steps 3 --threads 2 --folder DIR
 
-Prints what pytorch_peer.py prints. DIR is for what a contender keeps on disk. fp32, the optimizer of `ballast train`.
+Prints the same as pytorch_peer.py. DIR holds the files of a contender. Trains in fp32 with the optimizer of `ballast
+train`.
 """
 
 import argparse

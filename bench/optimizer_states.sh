@@ -1,5 +1,6 @@
 #!/bin/sh
-# What smaller optimizer states cost: the demo's model and text (scripts/demo.sh), trained with each of them.
+# Measures the effect of smaller optimizer states on the loss: trains the demo's model and text (scripts/demo.sh) with
+# each.
 #
 #     bench/optimizer_states.sh [DIR [STEPS [BUILD [THREADS]]]]     (default: build/optimizer-states 2000 build 1)
 #
@@ -24,7 +25,7 @@ tail -n "$held" "$folder/text.txt" >"$folder/data/valid.txt"
 "$ballast" init "$folder/model" --arch llama --hidden 192 --layers 4 --heads 6 --kv-heads 3 --ffn 512 --vocab 2048 \
     --context 128 --tied --tokenizer-data "$folder/data/train.txt" >&2
 
-# Options of a run; its name is theirs.
+# The options of each run, which also name it.
 train() {
     # shellcheck disable=SC2086 # several options, or none
     "$ballast" train "$folder/model" "$folder/data" -o "$folder/run$(echo "$*" | tr -d ' ')" --steps "$steps" --lr 3e-3 \

@@ -1,5 +1,5 @@
-"""What the benchmarks against peers share: models, token files, measured processes, runs of `ballast train`, tables.
-Needs nothing but Python."""
+"""Shared by the benchmarks against other trainers: models, token files, measured processes, runs of `ballast train`,
+tables. Needs only Python."""
 
 import dataclasses
 import itertools
@@ -25,7 +25,7 @@ SIZES = {
     "small": ["--arch", "gpt2", "--hidden", "384", "--layers", "6", "--heads", "6", "--vocab", "8192"],
     "tiny": ["--arch", "gpt2", "--hidden", "128", "--layers", "2", "--heads", "2", "--vocab", "2048"],  # for a trial
 }
-# Every contender has the optimizer of `ballast train` with a learning rate that stays.
+# Every contender has the optimizer of `ballast train` with a constant learning rate.
 TRAIN_FLAGS = ["--schedule", "constant", "--warmup-steps", "0", "--save-every", "0"]
 
 
@@ -48,7 +48,7 @@ def add_options(parser):
 
 
 def prepare(options):
-    """Fills in the directory; fails where `ballast` is not there."""
+    """Sets the default directory. Fails if `ballast` is missing."""
     if not (options.build / "ballast").exists():
         fail(f"{options.build}/ballast is not there: build it (make), or name its directory with --build")
     options.build = options.build.resolve()
@@ -86,12 +86,12 @@ def make_tokens(options, size, count):
 
 
 def die_first():
-    """Where memory runs out, the kernel ends this process and no other."""
+    """Makes the kernel kill this process, and no other, when memory runs out."""
     pathlib.Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def run_measured(command, log, environment=None):
-    """Runs a command, its stderr going to the file `log`: exit status (-9: killed), stdout and the greatest resident
+    """Runs a command with stderr in the file `log`. Returns the exit status (-9: killed), stdout, and the peak resident
     memory of the process or of one of its children, in bytes."""
     with open(log, "wb") as errors:
         begun = subprocess.Popen(
@@ -130,8 +130,8 @@ def read_metrics(run):
 
 
 def steady_rate(result, work):
-    """Tokens a second: the median of the later half of the steps. The first compiles and touches memory, and PyTorch's
-    allocator settles over the next two."""
+    """Returns tokens per second, by the median of the later half of the steps. The first step compiles and touches
+    memory, and PyTorch's allocator settles over the next two."""
     steps = result["step_s"]
     return work.batch * work.seq / median(steps[len(steps) // 2 :])
 
@@ -148,7 +148,7 @@ class Work:
         return f"{self.model} {self.dtype} {self.batch}x{self.seq}"
 
 
-# Of the loss, relative: fp32 differs in the order of sums, bf16 also in where is rounded.
+# Relative tolerance of losses: fp32 differs in the order of sums, bf16 also in where values are rounded.
 TOLERANCE = {"fp32": 1e-4, "bf16": 1e-2}
 CASE_HEAD = ["case", "contender", "tokens/s", "Ballast is", "peak GiB", "Ballast takes", "loss differs by"]
 
@@ -159,8 +159,8 @@ def every_work(options):
 
 
 def run_in_turns(options, work, run_ballast, run_pytorch, flags, own=None):
-    """A list of results for each contender: "Ballast", with other options as `own` names them, and those of `flags`. One
-    that failed is not run again."""
+    """Returns a list of results for each contender: "Ballast", variants of it in `own`, and those of `flags`. Does not
+    run a contender again after a failure."""
     model = make_model(options, work.model, max(1024, work.seq))
     tokens = make_tokens(options, work.model, work.batch * work.seq + 1)
     contenders = {"Ballast": lambda: run_ballast(options, work, model, tokens)}
@@ -186,7 +186,7 @@ def figures(results, work):
 
 
 def loss_difference(results, name, work):
-    """The greatest relative difference from Ballast's losses, in words."""
+    """Describes the largest relative difference from Ballast's losses."""
     ours, theirs = results["Ballast"][-1]["losses"], results[name][-1]["losses"]
     difference = max(abs(a - b) / abs(b) for a, b in zip(ours, theirs, strict=True))
     return f"{difference:.1e}" + ("" if difference <= TOLERANCE[work.dtype] else ": NOT THE SAME WORK")
@@ -219,12 +219,12 @@ AT = {"max_ratio": "at most", "min_ratio": "at least"}
 
 
 def bar_of(ratios, **limit):
-    """A bar's words: what it is, and whether it is met in these rounds (bars.judge)."""
+    """Describes a bar, and whether these rounds meet it (bars.judge)."""
     return f"{bars.judge(ratios, **limit)}: {', '.join(f'{AT[side]} {bar}' for side, bar in limit.items())}"
 
 
 def verdict(work, results, min_speed, max_memory):
-    """Ballast against PyTorch's best in both, and whether the bars are met."""
+    """Compares Ballast with PyTorch's best in speed and memory, and judges the bars."""
     rates, peaks = figures(results, work)
     theirs = [name for name in rates if not name.startswith("Ballast")]
     if not theirs or "Ballast" not in rates:
@@ -260,7 +260,7 @@ def table(head, rows):
 
 
 def report(options, title, configuration, body):
-    """Prints the result and writes it where asked."""
+    """Prints the result, and writes it to the requested file."""
     date = time.strftime("%Y-%m-%d")
     command = " ".join(["bench/" + pathlib.Path(sys.argv[0]).name, *command_line_without_paths()])
     text = f"# {title}\n\nCommand: `{command}`. Machine: {describe_machine()}. Date: {date}.\n{configuration}\n\n{body}\n"
@@ -270,7 +270,7 @@ def report(options, title, configuration, body):
 
 
 def command_line_without_paths():
-    """The arguments that shaped the result; where things lie on this machine is nobody else's concern."""
+    """Returns the arguments that affect the result, without paths of this machine."""
     hidden = {"--python": "PYTHON", "--build": "BUILD", "--folder": "FOLDER", "--llmc": "LLMC"}
     words = sys.argv[1:]
     for at, word in enumerate(words[:-1]):

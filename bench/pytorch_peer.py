@@ -2,10 +2,10 @@
 
     python bench/pytorch_peer.py MODEL_DIR TOKENS.bin --batch 4 --seq 1024 --steps 4 --dtype fp32 [--compile]
 
-The model is transformers' own, made as fast as settings make it: scaled_dot_product_attention, PyTorch's one-piece
-tanh GELU and RMSNorm in place of those that transformers writes out, fused AdamW, autocast for bf16. The optimizer, its
-settings and what decays are those of `ballast train`. The file's first BATCH sequences are the batch of every step.
---clip-norm 0 --update-in-backward is what PyTorch's users do where gradients shall take no memory of their own.
+Trains the model of transformers with its fastest settings: scaled_dot_product_attention, PyTorch's own operators for
+tanh GELU and RMSNorm, fused AdamW, and autocast for bf16. The optimizer, its settings and the weights that decay are
+those of `ballast train`. Every step uses the first BATCH sequences of the file. With --clip-norm 0
+--update-in-backward, gradients take no memory of their own, as in PyTorch's tutorial.
 """
 
 import argparse
@@ -28,7 +28,7 @@ def peak_bytes():
 
 
 def read_batch(path, batch, seq):
-    """Inputs and targets, [batch, seq] each; neighbouring sequences share a token, as Ballast's do."""
+    """Returns inputs and targets, each [batch, seq]. Neighbouring sequences share a token, as in Ballast."""
     raw = path.read_bytes()[HEADER_BYTES : HEADER_BYTES + 2 * (batch * seq + 1)]
     tokens = torch.frombuffer(bytearray(raw), dtype=torch.uint16).long()
     return tokens[:-1].view(batch, seq), tokens[1:].view(batch, seq)
@@ -68,7 +68,7 @@ def adamw(parameters):
 
 
 def update_at_end(model, clip_norm):
-    """What follows backward, once all gradients are there."""
+    """Updates after backward, when all gradients are complete."""
     optimizer = adamw(groups(model))
 
     def update():
@@ -81,8 +81,8 @@ def update_at_end(model, clip_norm):
 
 
 def update_in_backward(model):
-    """Each parameter has an optimizer, which updates it and drops its gradient as soon as backward has made that. Nothing
-    is left to do behind backward."""
+    """Gives each parameter its own optimizer, which updates it and drops its gradient as soon as backward has computed
+    it. Nothing is left to do after backward."""
     for group in groups(model):
         for parameter in group["params"]:
             optimizer = adamw([{**group, "params": [parameter]}])

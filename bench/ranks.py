@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Training on several ranks of this machine compared with PyTorch's DistributedDataParallel and FSDP2 with gloo: the same weights,
-tokens, steps, optimizer, number of ranks and threads of each rank, in one run.
+"""Compares training on several ranks of this machine with PyTorch's DistributedDataParallel and FSDP2 over gloo, in one
+run, with the same weights, tokens, steps, optimizer, number of ranks and threads per rank.
 
     bench/ranks.py --python VENV/bin/python [--ranks 2] [--model gpt2 llama] [--dtype fp32 bf16] [--seq 1024] [--batch 4]
                    [--partitions]
 
---partitions adds Ballast with each partition of parameters, gradients and optimizer states compared with the one that it chooses.
-The contenders take turns, --repeats times. Tokens a second are those of the median step of the later half. Memory is
-the greatest sum, over all processes of a contender, of their proportional shares (PSS: a page that several of them have
-counts once), looked at five times a second in a run of its own before: looking takes a tenth of the step's time. Losses of
-every step must agree, else the row says so.
+--partitions adds Ballast with each partition of parameters, gradients and optimizer states, next to the one that it
+chooses. The contenders take turns, --repeats times. Speed is that of the median step of the later half. Memory is the
+peak sum of the processes' proportional set sizes (PSS, which counts a shared page once). A separate earlier run samples
+it five times a second, because sampling takes a tenth of the step's time. If the losses of a step differ, the row says
+so.
 
-Bars: at least 1.3 times the tokens a second of PyTorch's fastest, at most 0.6 times the memory of its smallest, the step
-predicted within 10%. What noise between repeats can turn over cannot be told (bars.py).
+Bars: at least 1.3 times the tokens per second of PyTorch's fastest, at most 0.6 times the memory of its smallest, and
+the step predicted within 10%. There is no verdict if noise between repeats could reverse it (bars.py).
 """
 
 import argparse

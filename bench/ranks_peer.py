@@ -2,12 +2,12 @@
 
     python bench/ranks_peer.py MODEL_DIR TOKENS.bin --wrap fsdp --ranks 2 --batch 4 --seq 1024 --steps 4 --dtype fp32 --threads 1
 
-The model and its settings are pytorch_peer.py's. Each rank has its share of the batch, in order, and as many threads.
-Losses are means over all ranks. Of what wraps the model,
-    ddp   DistributedDataParallel keeps gradients in its buckets alone (gradient_as_bucket_view), which is the smaller and
-          the faster of both ways;
-    fsdp  FSDP2 (fully_shard), a group for each layer and one for the rest: parameters, gradients and optimizer states
-          sharded over all ranks, fp32 shards, in bf16 with gathers in bf16 and sums in fp32.
+The model and its settings are those of pytorch_peer.py. Each rank has its share of the batch, in order, and as many
+threads. Losses are means over all ranks. The wrappers are
+    ddp   DistributedDataParallel with gradients in its buckets (gradient_as_bucket_view), which is smaller and faster;
+    fsdp  FSDP2 (fully_shard) with a group per layer and one for the rest. Parameters, gradients and optimizer states
+    are
+          sharded over all ranks in fp32; bf16 runs gather in bf16 and sum in fp32.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Shapes of described H100s, 2 nodes of 8 for models of 1B, 13B and 175B parameters, and 8 nodes of 8 for 175B: what
-# `ballast plan --tensor-parallel auto --pipeline-parallel auto` chooses, what it says of all other shapes, and the processor time that it
-# takes.
+# Prints which shape `ballast plan --tensor-parallel auto --pipeline-parallel auto` chooses on described H100s, its
+# predictions for all other shapes, and its processor time: for 1B, 13B and 175B parameters on 2 nodes of 8 GPUs, and
+# for 175B on 8 nodes.
 #
 #     bench/shapes.sh [BALLAST]
 set -euo pipefail

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Tokenizes 100 MB compared with the `tokenizers` library, both on one thread in one run.
+# Compares tokenizing 100 MB with the `tokenizers` library, both on one thread in one run.
 #   usage: bench/tokenize.sh PYTHON [BUILD] [DIR]
-# PYTHON has tests/reference/requirements.txt. BUILD (build) holds bench/tokenize_speed. Text and tokenizers are made in
-# DIR (BUILD/bench-tokenize) where they are not there yet.
+# PYTHON has tests/reference/requirements.txt installed. BUILD (build) has bench/tokenize_speed. The script creates text
+# and tokenizers in DIR (BUILD/bench-tokenize), unless they exist.
 set -eu
 if [ $# -lt 1 ]; then
     sed -n '2,5s/^# *//p' "$0" >&2

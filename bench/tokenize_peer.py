@@ -3,8 +3,8 @@
     python bench/tokenize_peer.py make DEMO.txt OUT_FOLDER    text.txt (100 MB) and tokenizers trained on a part of it
     python bench/tokenize_peer.py run TOKENIZER TEXT          encodes the text's documents, on one thread
 
-The text is made of the demo's paragraphs and of sentences in twenty scripts and languages, in an order drawn from one
-seed: seven bytes in ten English, documents apart at blank lines.
+The text mixes the demo's paragraphs with sentences in twenty scripts and languages, in an order drawn from a fixed
+seed. Seven of ten bytes are English. Blank lines separate documents.
 """
 
 import os

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Shows that what `ballast train` writes loads in transformers and gives the same logits, in every family: the final model and
-# a checkpoint of each, GPT-2 and OPT trained in fp32, the others in bf16. Needs Python with tests/reference/requirements.txt,
-# and the text of scripts/install-packages.sh demo.
+# Tests that models of `ballast train` load in transformers and give the same logits, for every family. Checks the final
+# model and a checkpoint; GPT-2 and OPT train in fp32, the others in bf16. Needs Python with
+# tests/reference/requirements.txt, and the text of scripts/install-packages.sh demo.
 #
 #     bench/transformers.sh [PYTHON] [BUILD] [FAMILY]
 set -eu
@@ -26,7 +26,7 @@ check() {
         { cat "$work/errors" >&2 && return 1; }
 }
 cd "$work"
-# The table's rows: "| `llama` | positions | norm | MLP | grouped queries | sliding window | ...".
+# Rows of the table have the form "| `llama` | positions | norm | MLP | grouped queries | sliding window | ...".
 "$build/ballast" help models | awk -F ' *[|] *' '$2 ~ /^`[a-z0-9_]+`$/ && $2 != "`model_type`" { gsub("`", "", $2); print $2, $7 }' >families
 for arch in ${3:-$(cut -d' ' -f1 families)}; do
     dtype=bf16 window=

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Every partition of model states on two hosts with a slow network between them, and the one that Ballast picks.
+"""Measures every partition of model states on two hosts with a slow network, and the partition that Ballast chooses.
 
     sudo bench/two_hosts.py [--gbits 1 10] [--ranks 1] [--model small] [--repeats 5] [-o two-hosts]
 
-The hosts are network namespaces of this machine with names of their own, joined by a virtual cable whose bandwidth `tc`
-shapes. Open MPI starts the ranks over TCP, as between machines; ranks of one host share its memory. For each bandwidth
-`ballast profile` measures the network, `ballast train` chooses a partition by what it measures itself, and then all legal
-partitions take turns, --repeats times; each is simulated with the same measurements. Needs root, iproute2 and Open MPI.
-About a quarter of an hour by default.
+The hosts are network namespaces of this machine with different host names. A virtual cable connects them, whose
+bandwidth `tc` limits. Open MPI starts the ranks over TCP, as between machines; ranks of a host share memory. For each
+bandwidth, `ballast profile` measures the network, and `ballast train` chooses a partition by its own measurements. Then
+all legal partitions take turns, --repeats times, and each is simulated with the same measurements. Needs root, iproute2
+and Open MPI. Takes about a quarter of an hour by default.
 
-Bar: the partition picked is at most 10% slower than the fastest in the median, beyond what noise can turn over (bars.py).
+Bar: the median of the chosen partition is at most 10% slower than that of the fastest; bars.py accounts for noise.
 """
 
 import argparse

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Training steps of Ballast besides those of llm.c's train_gpt2 on the CPU: same weights, tokens and optimizer, in turns.
+"""Compares training steps with llm.c's train_gpt2 on the CPU, in turns, with the same weights, tokens and optimizer.
 
     bench/vs_llmc.py --llmc CHECKOUT --python VENV/bin/python [--batch 4] [--seq 1024]
 
-CHECKOUT is a clone of github.com/karpathy/llm.c; it is copied, not changed. Batch, sequence length and number of steps are
-constants in train_gpt2.c: they are set in the copy, as its comments invite to, and then `make train_gpt2` builds it. Both
-train in fp32 with llm.c's settings of AdamW, without decay and clipping. Losses must agree, else the row says so.
-PYTHON needs numpy and safetensors.
+CHECKOUT is a clone of github.com/karpathy/llm.c, which is copied and not changed. The constants for batch, sequence
+length and number of steps in train_gpt2.c are set in the copy, which `make train_gpt2` then builds. Both train in fp32
+with llm.c's settings of AdamW, without decay and clipping. If losses differ, the row says so. PYTHON needs numpy and
+safetensors.
 
-Of this file: only what comes before and after llm.c itself was ever run (no checkout was at hand). The formats and the
-printed lines that it relies on are those of llm.c in 2024; a constant that is not found is an error.
+The steps around llm.c have been tested, but never with llm.c itself, because no checkout was available. Formats and
+output are those of llm.c in 2024; a missing constant is an error.
 """
 
 import argparse

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Training in less memory than a step needs: Ballast, Ballast with its disk tier, and what PyTorch's world has for it.
+"""Compares training in less memory than a step needs: Ballast, with and without a disk tier, and PyTorch's libraries.
 
     bench/vs_offload.py --python VENV/bin/python [--model gpt2 | gpt2-large] [--limit 1.2G | 3G] [--batch 1] [--seq 1024]
 
-Each contender is one process in a memory cgroup of --limit without swap (cgroup_run.sh: needs root). A row says whether
-it trains at all, tokens a second (median step of the later half), the peak that the cgroup saw, page cache included,
-and the greatest resident memory of the process. Losses must agree with the first contender that ran; optimizers
-with states of 8 or 4 bits differ by design.
+Each contender is one process in a memory cgroup of --limit without swap (cgroup_run.sh: needs root). A row shows
+whether it trains, tokens per second (median step of the later half), the cgroup's peak, which includes the page cache,
+and the peak resident memory of the process. Losses must equal those of the first contender that ran; optimizers with
+states of 8 or 4 bits differ by design.
 
 Packages besides tests/reference/requirements.txt: torchao==0.18.0, deepspeed==0.19.8 (DS_ACCELERATOR=cpu DS_BUILD_OPS=0 pip
 install --no-build-isolation deepspeed, after setuptools and wheel; NVMe needs Debian's libaio-dev, and a compiler).
@@ -46,7 +46,7 @@ class Work:
 
 def run_capped(options, command, log):
     """As peers.run_measured, with the cgroup's own peak and kills."""
-    # The page cache belongs to whoever read a file first: what Ballast and Python read is charged to each anew.
+    # The kernel charges the page cache to the cgroup that reads a file first.
     ended = ["timeout", "--kill-after=10", options.minutes * 60]
     capped = [peers.ROOT / "bench" / "cgroup_run.sh", options.limit, *ended, *command]
     threads = {"OMP_NUM_THREADS": str(options.threads), "MKL_NUM_THREADS": str(options.threads)}
@@ -82,7 +82,7 @@ def failure(options, status, seen, log):
         return "killed: out of memory"
     if status in (124, 137):
         return f"not done after {options.minutes:g} minutes"
-    # The line that cgroup_run.sh adds is no reason.
+    # The line that cgroup_run.sh adds is not the error.
     lines = [line for line in log.read_text(errors="replace").splitlines() if not line.startswith("cgroup_run:")]
     log.write_text("\n".join(lines))
     return peers.why_failed(status, log)

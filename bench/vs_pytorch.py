@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Training steps of Ballast besides those of PyTorch: the same weights, tokens, steps and optimizer, in one run.
+"""Compares training steps with PyTorch in one run, with the same weights, tokens, steps and optimizer.
 
     bench/vs_pytorch.py --python VENV/bin/python [--model gpt2 llama] [--dtype fp32 bf16] [--seq 256 1024 4096] [--batch 1 4 8]
 
-The contenders take turns, --repeats times. Each is one process, pinned to as many threads. Tokens a second are those of
-the median step of the later half; a repeat has one figure and the table has the repeats' median. Memory is the greatest
-resident size of the whole process (the median too). Losses of every step must agree, else the row says so.
+The contenders take turns, --repeats times. Each is one process, with the same number of threads. A repeat's speed is
+that of the median step of the later half, in tokens per second. Memory is the peak resident size of the process. The
+table has the medians over repeats. If the losses of a step differ, the row says so.
 
-PyTorch's best is the fastest of its contenders for speed and the smallest for memory, which need not be the same one.
-With --clip-norm 0 two more of them update each parameter within backward, so that gradients take no memory of their own.
-Bars: at least 1.4 times its tokens a second, at most 0.6 times its memory. How PyTorch is set up: pytorch_peer.py.
+PyTorch's best is the fastest contender for speed and the smallest for memory, which may be different ones. With
+--clip-norm 0, two more contenders update each parameter within backward, so that gradients take no memory of their own.
+Bars: at least 1.4 times its tokens per second, and at most 0.6 times its memory. pytorch_peer.py sets up PyTorch.
 """
 
 import argparse

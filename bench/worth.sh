@@ -1,11 +1,12 @@
 #!/bin/bash
-# What the search is worth: the step that is predicted for the plan it chose, besides those of plans that one would set by
-# hand, all simulated with the same costs. With --run, also steps measured in turns.
+# Compares the plan that the search chooses with plans that one would set by hand: their predicted steps, all simulated
+# with the same costs. With --run, also measures steps in turns.
 #   usage: bench/worth.sh MODEL_DIR --cap SIZE --disk DIR [--batch N] [--seq N] [--dtype bf16|fp32] [--run DATA]
 #                         [--steps N] [--rounds N] [--build DIR]
-# By hand: everything kept or every layer recomputed; states all on the device, all streamed from the disk, with much memory
-# for it or little, or half of the chunks persistent and the others streamed; one micro-batch or all of them in a pass. Those that do not fit are left out. The
-# measured step is the median from the second on, the least of the rounds. Fails where one by hand is predicted faster.
+# The plans by hand combine: keep everything or recompute every layer; keep all states on the device, stream all from
+# the disk with much or little memory, or keep half of the chunks persistent and stream the others; waves of one
+# micro-batch or of all. Plans that do not fit are skipped. A measured time is the median from the second step on, and
+# the minimum over the rounds. Fails if a plan by hand is predicted to be faster.
 set -eu
 export LC_ALL=C
 source=$(cd "$(dirname "$0")/.." && pwd)

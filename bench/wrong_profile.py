@@ -1,19 +1,22 @@
 #!/usr/bin/env python3
-"""Whether a run corrects a wrong profile: costs of the disk or of products are made 3 times higher or lower in the
-file that keeps them, and a run that began by them must have the best plan's speed after 20 steps.
+"""Tests whether a run corrects a wrong profile.
+
+Costs of the disk or of GEMMs are made 3 times higher or lower in the stored profile. A run that begins with them must
+reach the best plan's speed within 20 steps.
 
     bench/wrong_profile.py [--build DIR] [--folder DIR] [--threads 1] [--rounds 8] [--mistake NAME...] [--layers 8]
                            [--hidden 512] [--seq 128] [--dtype fp32] [--batch N...] [--memory SIZE...] [--scan] [-o FILE]
 
-The right profile is measured here, by `ballast plan` until nothing of it is noisy; the best plan is the one that is
-chosen by it. Of some batches and sizes of memory that one is taken in which the plan that follows from the mistake is
-predicted, by the right profile, to be furthest behind the best one; --scan prints how far it is in each, and ends. A run
-with the wrong profile is stopped after 20 steps; its plan then, the plan with which it began and the best one run in turns,
-without --replan, 6 steps each, of which the median from the third on counts. A row has by how much slower than the best
-plan they were: as the right profile predicts it, and the median of the rounds, each compared with the best plan of the same
-round, with the interval that it lies in (bars.py); and how far the best plan's own rounds are apart. A run is said to meet
-the bar, or to miss it, where the whole interval does; and where the plan that it began with cannot be told from the best
-one, it says nothing. Losses of the run that changed must be those of one that did not, to the last digit.
+`ballast plan` measures the right profile, until none of it is noisy. The best plan is the one chosen with it. Among
+some batches and memory sizes, the benchmark picks the case in which the wrong profile's plan is predicted to be
+furthest behind the best one. --scan prints this distance for each case, and exits.
+
+A run with the wrong profile is stopped after 20 steps. Then its last plan, its first plan and the best plan run in
+turns with --replan off, 6 steps each; the median from the third step on counts. A row shows how much slower than the
+best plan they are: the prediction of the right profile, and the median over rounds with its interval (bars.py), each
+round compared with the best plan of the same round. It also shows the spread of the best plan's rounds. A run meets or
+misses the bar if the whole interval does. If its first plan cannot be distinguished from the best one, there is no
+verdict. The losses of a run that changed its plan must equal those of a run that did not, to the last digit.
 """
 
 import argparse

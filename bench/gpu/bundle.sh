@@ -1,13 +1,13 @@
 #!/bin/bash
-# Builds the programs that bench/gpu/first.sh and second.sh run, in DIR, and packs them as DIR/gpu.tar.xz, to be carried to
-# a machine with a GPU.
+# Builds the programs that bench/gpu/first.sh and second.sh run in DIR, and packs them as DIR/gpu.tar.xz, to copy to a
+# machine with a GPU.
 #   usage: bench/gpu/bundle.sh [--rehearse|--size] [DIR [CMAKE-OPTION...]]          DIR: build-gpu, which git ignores
-# Needs the CUDA toolkit, but no GPU. Builds for compute capability 9.0 alone; -DCMAKE_CUDA_ARCHITECTURES=80-real makes a
-# bundle for an A100. The machine with the GPU needs the driver, and cuBLASLt from the toolkit or from pip's packages;
-# fixtures come from its copy of this checkout.
+# Needs the CUDA toolkit, but no GPU. Builds only for compute capability 9.0; -DCMAKE_CUDA_ARCHITECTURES=80-real makes a
+# bundle for an A100. The machine with the GPU needs the driver, cuBLASLt from the toolkit or from pip's packages, and a
+# copy of this checkout for the fixtures.
 # --rehearse packs tests of the CUDA kernels that run on the emulator, for first.sh --rehearse without a GPU.
-# --size builds nothing and prints the sizes. Exits with 1 where a library is missing, or where the checkout and the archive exceed
-# 60 MiB together.
+# --size only prints the sizes. Exits with 1 if a library is missing, or if the checkout and the archive together exceed
+# 60 MiB.
 set -euo pipefail
 source=$(cd "$(dirname "$0")/../.." && pwd)
 rehearse='' size=''
@@ -26,13 +26,13 @@ emulated='kernel_muon kernel_plain kernel_reference kernel_runs kernel_updates'
 tests='kernel_attention kernel_gradients kernels nccl_self policies reference same_bits lanes graph_segments'
 benches='product_choice copy_ways sustained_rate attention_ways step_ways library_version random_tokens'
 
-# Sizes of all files that travel with the checkout: tracked ones, and untracked ones that git does not ignore. Deleted
-# files have none.
+# Sizes of all files of the checkout: tracked ones, and untracked ones that git does not ignore. Deleted files count as
+# 0.
 sizes() {
     (cd "$source" && git ls-files -z --cached --others --exclude-standard | xargs -0 -r stat -c '%s %n' -- 2>/dev/null || true)
 }
 
-# size_check [ARCHIVE]: prints the sizes; 1 where checkout and archive exceed the limit.
+# size_check [ARCHIVE]: prints the sizes. Returns 1 if checkout and archive exceed the limit.
 size_check() {
     local tree archive=0
     tree=$(sizes | awk '{ sum += $1 } END { printf "%d", sum }')
@@ -69,7 +69,7 @@ git -C "$source" describe --always --dirty >"$to/commit" 2>/dev/null || echo unk
 binaries=("$to/ballast" "$to"/tests/* "$to"/bench/*)
 strip "${binaries[@]}"
 
-# The C library is the machine's, libcuda the driver's, and cuBLASLt is borrowed there.
+# The other machine provides the C library, libcuda (in the driver) and cuBLASLt.
 foreign='/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*|libcuda|libcublasLt)\.so'
 ldd "${binaries[@]}" | sed -n 's/.*=> \(\/[^ ]*\).*/\1/p' | sort -u | grep -vE "$foreign" | while read -r library; do
     cp -Ln "$library" "$to/lib/"
@@ -81,7 +81,7 @@ lacking=$(ldd "${binaries[@]}" | grep -E 'not found|=> /' | grep -vE "=> $to/|$f
     echo "$lacking" >&2
     exit 1
 }
-# The libraries to borrow from the machine: a pattern a line, of the major versions that this build was made with.
+# The libraries to take from the other machine: one pattern per line, with the major versions of this build.
 cuda=$(sed -n 's/^CUDA_cublasLt_LIBRARY:[^=]*=\(.*\)\/.*/\1/p' "$build/CMakeCache.txt")
 major() { find "$cuda/" -maxdepth 1 -name "$1.so.[0-9]*" | sed 's/.*\.so\.\([0-9]*\).*/\1/' | sort -n | tail -1; }
 {
@@ -91,6 +91,6 @@ major() { find "$cuda/" -maxdepth 1 -name "$1.so.[0-9]*" | sed 's/.*\.so\.\([0-9
         printf '%s\n' "libcudnn*.so.$(major libcudnn)" "libnvrtc.so.$(major libnvrtc)*" "libnvrtc-builtins.so.$(major libnvrtc)*"
     fi
 } >"$to/borrowed"
-# One stream with a dictionary as long as all of it: the binaries have most of their bytes in common.
+# Compresses one stream with a dictionary of its length, because the binaries share most of their bytes.
 tar -C "$to" -cf - . | xz --x86 --lzma2=preset=9e,dict=256MiB >"$archive"
 size_check "$archive"

@@ -1,9 +1,9 @@
 # shellcheck shell=bash disable=SC2154
-# Runs parts of a check on a machine with a GPU and reports on them. first.sh and second.sh set `call` (their name) and
-# `budget` (seconds of all parts), and name their parts by `check` and `measure`; parts.sh has the parts.
+# Runs the parts of a check on a machine with a GPU, and writes a report. first.sh and second.sh set `call` (their name)
+# and `budget` (seconds for all parts), and list parts with `check` and `measure`; parts.sh defines the parts.
 #
-# A part that fails or runs out of time does not stop the next one. The report, DIR/CALL.md, and all logs,
-# DIR/CALL.tar.gz, are written after every part, every ten seconds, and on any end; DIR is --out, else $OUT.
+# After a part that fails or runs out of time, the next one follows. The report, DIR/CALL.md, and all logs,
+# DIR/CALL.tar.gz, are written after every part, every ten seconds, and on exit. DIR is --out, else $OUT.
 set -u
 export LC_ALL=C OMP_WAIT_POLICY=passive
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -37,12 +37,12 @@ rm -rf ./*
 PATH=$PATH:/usr/local/cuda/bin
 rows=$logs/rows
 : >"$rows"
-# Models lie in memory, so that only the disk tier uses the disk.
+# Models are in a memory file system, so that only the disk tier uses the disk.
 models=/dev/shm/ballast-gpu-$$
 [ -w /dev/shm ] || models=$work/models
 
-# The GPU, and bf16 FLOP/s of its data sheet. A rehearsal has the emulator, the deferred device and the CPU instead, and
-# ten times the time.
+# The GPU, and the bf16 FLOP/s in its data sheet. A rehearsal uses the emulator, the deferred device and the CPU
+# instead, with ten times the time limits.
 gpu=$(nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader 2>/dev/null | head -1)
 case $gpu in
 *H100*PCIe*) peak_flops=756e12 ;;
@@ -59,7 +59,7 @@ gpu=${gpu:-none}
 
 # ---- the bundle ----
 
-# Directories that may hold NVIDIA's libraries, a line each: the loader's, the toolkit's, those of pip's packages.
+# Prints directories that may contain NVIDIA's libraries: the loader's, the toolkit's, those of pip's packages.
 nvidia_directories() {
     tr ':' '\n' <<<"${LD_LIBRARY_PATH:-}"
     PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | sed -n 's,.*lib\(cublasLt\|cudnn\|nccl\|nvrtc\)\.so.* => \(.*\)/.*,\2,p'
@@ -70,8 +70,8 @@ for root in nvidia.__path__: print(*glob.glob(root + "/*/lib"), sep="\n")' 2>/de
 
 has() { compgen -G "$1/$2" >/dev/null; } # DIR PATTERN
 
-# borrow_directory PATTERN DIR...: the directory to borrow from: the first that has such a file, of cuBLASLt that of the
-# newest version.
+# borrow_directory PATTERN DIR...: prints the first directory with such a file; for cuBLASLt, the one with the newest
+# version.
 borrow_directory() {
     local pattern=$1 directory found=()
     shift
@@ -97,13 +97,13 @@ borrow() {
     done <"$place/borrowed"
 }
 
-# Patterns of which the bundle found no file.
+# Patterns without a matching file.
 borrowed_missing() {
     local pattern
     while read -r pattern; do has "$place/lib" "$pattern" || echo "$pattern"; done <"$place/borrowed"
 }
 
-# Python unpacks where there is no xz.
+# Unpacks with Python if xz is missing.
 unpack() {
     rm -rf "$work/bundle" && mkdir -p "$work/bundle" || return
     tar -C "$work/bundle" -xf "$1" 2>/dev/null || python3 -m tarfile -e "$1" "$work/bundle" 2>/dev/null
@@ -139,7 +139,7 @@ clocks() {
             for (w in why) printf " %s in %d of %d s", w, why[w], n; print "." }' clocks.csv 2>/dev/null
 }
 
-# Both files are always whole: the last, or the new one.
+# Replaces both files atomically.
 report() {
     local new=$out/.$BASHPID
     {
@@ -178,9 +178,9 @@ done
 
 # ---- parts ----
 
-# check NAME SECONDS NEEDS WHAT COMMAND...: a part that must pass, in time. NEEDS are words: test:NAME and bench:NAME of
-# the bundle, command:NAME, torch, nccl, nvidia (cuBLASLt), gpu.
-# measure NAME ...: the same, but running out of time is no failure.
+# check NAME SECONDS NEEDS WHAT COMMAND...: a part that must pass in time. NEEDS lists requirements: test:NAME and
+# bench:NAME of the bundle, command:NAME, torch, nccl, nvidia (cuBLASLt), gpu.
+# measure NAME ...: the same, but running out of time is not a failure.
 names=() kinds=() limits=() needs=() what=() commands=()
 add_part() {
     kinds+=("$1") names+=("$2") limits+=($(($3 * slowness))) needs+=("$4") what+=("$5")
@@ -190,7 +190,7 @@ add_part() {
 check() { add_part check "$@"; }
 measure() { add_part measure "$@"; }
 
-# lacks INDEX: its needs that are missing here.
+# lacks INDEX: prints the missing requirements of a part.
 lacks() {
     local need lacking=''
     for need in ${needs[$1]}; do
@@ -207,7 +207,7 @@ lacks() {
     echo "$lacking"
 }
 
-# The seconds of part INDEX: all that is left but for the limits of later parts, so that savings are handed on.
+# The seconds for part INDEX: the remaining time minus the limits of later parts, so that later parts gain saved time.
 seconds_of() {
     local left=$((budget - SECONDS)) later=0 i
     for ((i = $1 + 1; i < ${#names[@]}; i++)); do later=$((later + limits[i])); done
@@ -233,8 +233,8 @@ run_part() {
     }
     export limit part=$name
     echo "$name runs since $at s:" >running
-    # In the background and waited for: a signal then ends the wait, not the report. A group of its own can be ended as a
-    # whole.
+    # Runs in the background, so that a signal ends the wait and not the report, and in its own process group, which can
+    # be killed as a whole.
     # shellcheck disable=SC2016,SC2086 # the other shell's; words of a command
     setsid timeout -k 3 "$limit" bash -c '. "$here/parts.sh"; "$@"' part ${commands[$1]} >"$log" 2>&1 &
     running=$!
@@ -254,7 +254,7 @@ run_part() {
     esac
 }
 
-# Keeps the parts that --only names; of --bisect the one part, case by case.
+# Keeps the parts that --only names, or the one part of --bisect, case by case.
 select_parts() {
     local i wanted=${bisect:+,$bisect,} name
     wanted=${wanted:-$only}
@@ -271,7 +271,7 @@ select_parts() {
     [ -z "$bisect" ] || commands=("bisect ${commands[0]}")
 }
 
-# Runs the parts; exits with 1 where one failed.
+# Runs the parts. Exits with 1 if one failed.
 run_parts() {
     local i reasons
     select_parts
@@ -283,7 +283,7 @@ run_parts() {
             --format=csv,noheader,nounits -l 1 >clocks.csv 2>&1 &
         smi=$!
     fi
-    while sleep 10 && kill -0 $$; do report; done >/dev/null 2>&1 & # not beyond a call that was killed
+    while sleep 10 && kill -0 $$; do report; done >/dev/null 2>&1 & # ends if this script is killed
     ticker=$!
     for i in "${!names[@]}"; do run_part "$i"; done
     echo "all parts had their turn, $SECONDS s" >ended

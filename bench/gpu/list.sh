@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# The parts of first.sh and second.sh: name, seconds, needs, what it shows, command of parts.sh (library.sh says more).
+# The parts of first.sh and second.sh: name, seconds, requirements, description, command of parts.sh (see library.sh).
 
 kernel_tests='kernel_reference kernel_plain kernel_updates kernel_gradients kernel_attention kernel_muon kernels kernel_runs'
 

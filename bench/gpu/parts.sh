@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2154 # library.sh sets what is not set here
-# The parts that list.sh names. Each runs in a shell of its own, in the directory of logs, within $limit seconds. Its last
-# line that begins with "= " is its result; it exits with 77 where something is missing.
+# The parts that list.sh names. Each runs in its own shell, in the directory of logs, within $limit seconds. Its last
+# line that begins with "= " is its result. It exits with 77 if a requirement is missing.
 # Uses: place (the bundle), work, models, ballast, device, tests_on, limit, peak_flops, rehearse.
 set -u -o pipefail
 # of_rehearsal A B: A in a rehearsal, else B.
@@ -17,7 +17,8 @@ test_command() {
 }
 test_limit=$limit
 
-# one_case PROGRAM CASE [COMMAND...]: one case, in a process of its own: an error of the device stays with its process.
+# one_case PROGRAM CASE [COMMAND...]: runs one case in its own process, because a device error affects its whole
+# process.
 one_case() {
     local program=$1 case=$2
     shift 2
@@ -45,8 +46,8 @@ under_sanitizer() {
     sed -n '/^========= COMPUTE-SANITIZER/d;/^========= [A-Z]/{s/^=*/  sanitizer:/p;q}' "$log"
 }
 
-# again PROGRAM CASE: narrows a failing case down: each operator or model alone, with every launch waited for, and under
-# the sanitizer.
+# again PROGRAM CASE: narrows a failing case down to an operator or model, with synchronous launches, and under the
+# sanitizer.
 again() {
     local program=$1 case=$2 name part parts first='' code
     name=${program##*/test_}.$case
@@ -91,7 +92,7 @@ case_by_case() {
 
 test_result() { echo "= $passed passed, ${#failed[@]} failed${failed[0]:+ (${failed[*]})}, $skipped skipped"; }
 
-# run_tests NAME...: whole programs side by side; those that fail again, case by case.
+# run_tests NAME...: runs test programs in parallel, then repeats failing ones case by case.
 run_tests() {
     local name code passed=0 skipped=0 failed=() red=() pids=()
     for name in "$@"; do
@@ -119,7 +120,7 @@ run_tests() {
     return 1
 }
 
-# run_subjects: names of subjects on standard input, eight processes at a time; each that ends within the limit counts.
+# run_subjects: runs the subjects on standard input, eight at a time. Counts those that end within the limit.
 one_subject() {
     local log="subject.${1// /-}" code=0
     BALLAST_TEST_SUBJECTS=$1 test_command "$place/tests/test_policies" >"$log" 2>&1 || code=$?
@@ -145,7 +146,7 @@ short_subjects() {
 }
 other_subjects() { subjects list | grep -vxFf <(subjects short-list) >wanted && run_subjects "$(wc -l <wanted)" <wanted; }
 
-# reference MODEL...: bounds of bf16 means are soft, since no GPU has shown them yet.
+# reference MODEL...: bounds of bf16 means are soft, because they have not been measured on a GPU yet.
 reference() {
     local model code passed=0 failed=() pids=()
     export BALLAST_TEST_SOFT_MEANS=yes
@@ -164,7 +165,7 @@ reference() {
     [ ${#failed[@]} = 0 ]
 }
 
-# bisect COMMAND...: a part case by case, each failure narrowed down.
+# bisect COMMAND...: runs a part case by case, and narrows down each failure.
 bisect() {
     local name case passed=0 skipped=0 failed=()
     test_limit=$((limit / 4 + 1))
@@ -187,7 +188,7 @@ bisect() {
     [ ${#failed[@]} = 0 ]
 }
 
-# probe TOOL: whether the sanitizer works here: some virtual machines refuse it.
+# probe TOOL: whether the sanitizer works here. Some virtual machines do not allow it.
 probe() {
     BALLAST_TEST_CASES=list compute-sanitizer --tool "$1" "$place/bench/sustained_rate" 0 >"probe.$1" 2>&1 && return
     echo "= compute-sanitizer does not work here: $(grep -a '^=========' "probe.$1" | tail -1 | cut -c 1-120)"
@@ -208,12 +209,12 @@ sanitize() { # TOOL PROGRAM...: cases under the tool until the time is over
     [ $found = 0 ]
 }
 memcheck() { sanitize memcheck kernel_plain kernel_runs kernel_reference; }
-# The tool does not know that cp.async's groups order copies, so its findings are for reading.
+# The tool does not know that cp.async's groups order copies, so its findings need judgement.
 racecheck() { sanitize racecheck kernel_reference || [ $? != 77 ] || return 77; }
 
 # ---- libraries and rates ----
 
-# Only the C library, the driver and NVIDIA's libraries come from the machine. Of NVIDIA's, cuBLASLt must be there.
+# Only the C library, the driver and NVIDIA's libraries come from the machine. cuBLASLt is required.
 libraries() {
     local lacking version absent blas
     find "$place/lib" -type l -printf '%f is %l\n'
@@ -235,7 +236,7 @@ rates() {
         "copies in $(sed -n 's/^host *to device *//p' rates.txt), out $(sed -n 's/^device *to host *//p' rates.txt)"
 }
 
-# Each operator's time compared with the GPU's limit: by bytes at the rate of zeros, by FLOPs at the data sheet's.
+# Compares each operator's time with the GPU's limits: bytes at the rate of zeroing, FLOPs at the data sheet's rate.
 operators() {
     make_model gpt2 || return
     "$ballast" profile "$models/gpt2" --device "$device" --dtype bf16 --batch "$(of_rehearsal 2 32)" --seq "$sequence" | tee operators.txt || return
@@ -252,8 +253,8 @@ operators() {
 
 bench() { "$place/bench/$1"; }
 
-# Shapes of published models: layers, width, heads, heads of keys and values, width of the MLP, vocabulary. A rehearsal
-# has the first layers at a sixteenth of the width.
+# Dimensions of published models: layers, width, heads, key-value heads, MLP width, vocabulary. A rehearsal uses the
+# first layers at a sixteenth of the width.
 shape_of() {
     case $1 in
     gpt2) echo 12 768 12 12 3072 50257 ;;
@@ -274,8 +275,8 @@ make_model() {
     [ -e "$models/$1/config.json" ] || "$ballast" init "$models/$1" --arch "${1%%-*}" $shape --dtype bf16 --quiet
 }
 
-# FLOPs of a token, as in PaLM's MFU with causal attention: 6 of each weight of a GEMM, 6 of each feature of each layer
-# and position.
+# FLOPs per token, as in PaLM's MFU with causal attention: 6 per weight of a GEMM, and 6 per feature, layer and
+# position.
 flops_of() {
     shape_of "$1" | awk -v gpt2="$([ "$1" = gpt2 ] && echo 1)" -v positions="$sequence" '{
         mlp = (gpt2 ? 2 : 3) * $2 * $5
@@ -283,7 +284,7 @@ flops_of() {
         printf "%.0f\n", 6 * ($1 * (attention + mlp) + $2 * $6) + 6 * $1 * $2 * positions }'
 }
 
-# make_tokens BATCH: of a vocabulary that every model has; prints the file.
+# make_tokens BATCH: writes tokens that are in every model's vocabulary, and prints the file.
 make_tokens() {
     local tokens=$work/tokens-$1.bin
     "$place/bench/random_tokens" "$tokens" $(($1 * sequence + 1)) "$(shape_of gpt2 | cut -d ' ' -f 6)" && echo "$tokens"
@@ -293,16 +294,16 @@ field() { sed -n "s/.*\"$2\": \\([0-9.e+-]*\\).*/\\1/p" "$1"; }
 median() { sort -g | awk '{ s[NR] = $1 } END { print s[int((NR + 1) / 2)] }'; }
 used_mib() { nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits 2>/dev/null | head -1; }
 
-# While a run goes on: what the GPU holds after its third step.
+# Prints the GPU memory in use after the third step of a running process.
 watch_memory() {
     while [ "$(wc -l 2>/dev/null <"$1/metrics.jsonl" || echo 0)" -lt 3 ]; do sleep 0.2; done
     used_mib >"$1.memory"
 }
 
-# The first runs leave 3 GiB to CUDA, since no GPU has shown yet what its libraries take: 76G of an H100's 79.6 GiB.
+# The first runs leave 3 GiB for CUDA, because its libraries' use has not been measured yet: 76G of an H100's 79.6 GiB.
 device_memory() { sed -n 's/.*, \([0-9]*\) MiB.*/\1/p' <<<"$gpu" | awk '{ printf "--device-memory=%dG", $1 / 1024 - 3 }'; }
 
-# steps MODEL BATCH STEPS OPTIONS...: steps that were made count, also where the time was too short for the rest.
+# steps MODEL BATCH STEPS OPTIONS...: counts the completed steps, also if time ran out.
 steps() {
     local name=$1 batch=$2 count=$3 run=$work/run-$1-$$ tokens code=0 before arena watcher reserve
     shift 3
@@ -339,14 +340,14 @@ steps() {
     rm -rf "$run" "$run".*
 }
 
-# train_run NAME STEPS: of the small model that `runs` made.
+# train_run NAME STEPS: trains the small model that `runs` created.
 train_run() {
     "$ballast" train "$work/writer" "$work/text.txt" -o "$work/$1" --device "$device" --dtype bf16 --batch 4 --micro-batch 2 --seq 64 \
         --steps "$2" --save-every 2 --schedule constant --warmup-steps 0 --quiet
 }
 write_text() { "$ballast" generate "$work/whole" --device "$1" --dtype fp32 --temperature 0 --prompt 'part' --tokens 32 --quiet; }
 
-# What a user does, from a text to a text. The programs of fp32 differ by rounding alone, so their words are the same.
+# A user's workflow, from a text to a generated text. fp32 programs differ only by rounding, so their texts are equal.
 runs() {
     local on_gpu on_host
     rm -rf "$work"/{writer,whole,halves}

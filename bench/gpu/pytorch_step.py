@@ -1,6 +1,8 @@
-"""PyTorch's steps on a GPU, for bench/gpu/second.sh: a Hugging Face directory on a token file, its first sequences the
-batch of every step. bf16 autocast over fp32 weights, scaled_dot_product_attention, fused AdamW, torch.compile unless
---eager. Prints the seconds of every step as JSON; the first ones compile.
+"""Trains a Hugging Face directory with PyTorch on a GPU, for bench/gpu/second.sh.
+
+Every step uses the first sequences of the token file. Uses bf16 autocast over fp32 weights,
+scaled_dot_product_attention, fused AdamW, and torch.compile unless --eager. Prints the seconds of every step as JSON;
+the first ones include compilation.
 
     python3 bench/gpu/pytorch_step.py MODEL_DIR TOKENS.bin --batch 32 --seq 1024 --steps 12 [--eager]
 """

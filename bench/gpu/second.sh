@@ -1,11 +1,11 @@
 #!/bin/bash
-# The second call on a machine with one NVIDIA GPU, after first.sh was green: sustained rates, copies, graphs, offloading,
-# the sanitizer, PyTorch, and as many of the remaining subjects of equal bits as fit. 400 s in all.
+# The second check on a machine with one NVIDIA GPU, after first.sh passed: sustained rates, copies, graphs, offloading,
+# the sanitizer, PyTorch, and as many more tests of equal bits as time allows. Takes 400 s.
 #   usage: bench/gpu/second.sh [--out DIR] [--bundle FILE|DIR] [--work DIR] [--budget SECONDS] [--only PART,PART...] [--bisect PART] [--rehearse]
 #
-# Options and files are those of first.sh. --bisect PART runs one part of either call case by case: each failing case alone, each of its
-# operators, with every launch waited for, and under compute-sanitizer where it works.
-# LLMC=DIR names a build of llm.c, whose train_gpt2cu is then timed on the same batch.
+# Options and files are those of first.sh. --bisect PART runs one part of either script case by case. It narrows each
+# failing case down to an operator, with synchronous launches, and under compute-sanitizer if that works.
+# LLMC=DIR names a build of llm.c, whose train_gpt2cu is timed on the same batch.
 # shellcheck disable=SC2034 # for library.sh
 call=second budget=400
 # shellcheck source=bench/gpu/library.sh disable=SC2154
