@@ -1,5 +1,5 @@
-/* The public calls of include/ballast.h: the same bits as the modules below give, one after the other in a process,
- * stepped or whole; what the header promises about the process. */
+/* The public calls of include/ballast.h give the same bits as the modules below, one after the other in a process,
+ * step by step or at once. The header's promises about the process hold. */
 /* ctest: PROCESSORS 2 */
 #include <fcntl.h>
 #include <jansson.h>

@@ -1,4 +1,4 @@
-/* What the public calls of include/ballast.h refuse: the message names the field, and nothing is written. */
+/* Public calls of include/ballast.h refuse wrong arguments: the message names the field, and nothing is written. */
 /* ctest: PROCESSORS 2 */
 #include <fenv.h>
 #include <math.h>

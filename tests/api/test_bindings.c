@@ -1,4 +1,4 @@
-/* Structs that other languages declare anew have the sizes that the library writes. */
+/* Structs that other languages redeclare have the sizes that the library writes. */
 #include <stdio.h>
 #include <string.h>
 

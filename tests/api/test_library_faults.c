@@ -1,5 +1,5 @@
-/* Failed allocations, file operations and threads in each public call: a status with a message, never a crash, and the
- * next call works. */
+/* If an allocation, file operation or thread fails in a public call, the call returns a status with a message, never
+ * crashes, and the next call works. */
 /* ctest: PROCESSORS 2 */
 #include <stdio.h>
 

@@ -1,6 +1,5 @@
-/* A program of somebody else's that mpirun starts on two ranks: the public calls give the bits of `ballast train` on
- * one, and a failure ends all with one message. The program is also what the ranks are: test_library_ranks rank
- * MODEL DATA RUN. */
+/* Public calls in a program that mpirun starts on two ranks give the bits of `ballast train` on one rank. A failure
+ * ends all ranks with one message. The test starts itself as the ranks: test_library_ranks rank MODEL DATA RUN. */
 /* ctest: TIMEOUT 120 PROCESSORS 2 LABELS long */
 /* ctest-again: mpich BALLAST_TEST_MPI=mpich */
 #include <limits.h>

@@ -1,6 +1,6 @@
-/* cuDNN's rules recognise the graph of attention for what it is, on devices that are described to them: no device is
- * needed for that. Where the system has no driver they stop at its absence, after all that depends on the graph.
- * Results are compared on a device alone (BALLAST_ATTENTION=cudnn, bench/gpu/first.sh). */
+/* cuDNN recognizes the graph of attention, on described devices, so no device is needed. Without a driver the check
+ * stops after all parts that depend on the graph. Only a device compares results (BALLAST_ATTENTION=cudnn,
+ * bench/gpu/first.sh). */
 /* ctest: TIMEOUT 600 */
 #include "support/unit.h"
 

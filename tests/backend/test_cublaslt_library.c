@@ -1,4 +1,4 @@
-/* cuBLASLt is opened when it is first used; no device is needed for that. */
+/* cuBLASLt is opened at its first use. Needs no device. */
 #include "support/unit.h"
 
 #ifdef BALLAST_CUDA

@@ -1,5 +1,6 @@
-/* CUDA's kernels where there is no device: compiled for the CPU (tests/cuda_emulator), each case of the list gives what
- * the CPU's kernels give, writes nothing next to it, and gives the same bits in another order of threads and blocks. */
+/* CUDA kernels without a device, compiled for the CPU (tests/cuda_emulator). Each operator case gives the results of
+ * the CPU's kernels, writes nothing outside its outputs, and gives the same bits in another order of threads and
+ * blocks. */
 /* ctest-again: part1 BALLAST_TEST_PART=1 */
 /* ctest-again: part2 BALLAST_TEST_PART=2 */
 /* ctest-again: part3 BALLAST_TEST_PART=3 */

@@ -1,5 +1,5 @@
-/* Failures of CUDA's runtime and of cuBLASLt, where there is no device (tests/cuda_emulator): whichever call of a
- * kernel fails, from its creation to the end of its run, is told, and nothing ends the process. */
+/* Failures of CUDA's runtime and of cuBLASLt, without a device (tests/cuda_emulator): whichever call of a kernel
+ * fails, from its creation to the end of its run, the failure is reported, and the process continues. */
 /* ctest: LABELS long */
 #include <stdio.h>
 #include <stdlib.h>

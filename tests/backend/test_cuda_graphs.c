@@ -1,5 +1,5 @@
-/* Captures that fail, where there is no device: CUDA's functions are this file's. What fails is over with the capture,
- * gives back what it took, and a graph without a call that was refused never comes to be. */
+/* Failing graph captures, without a device: this file defines CUDA's functions. A failure ends with the capture and
+ * releases its resources. A graph that lacks a refused call is never created. */
 #include <string.h>
 
 #include "support/unit.h"

@@ -1,4 +1,4 @@
-/* The operators that the CUDA backend implements: it needs no device to be asked. */
+/* The list of operators that the CUDA backend implements. Needs no device. */
 #include <stdio.h>
 
 #include "support/op_instance.h"

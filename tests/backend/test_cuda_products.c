@@ -1,4 +1,4 @@
-/* Algorithms of products that a recipe names, where there is no device (tests/cuda_emulator). */
+/* GEMM algorithms that a recipe names, without a device (tests/cuda_emulator). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Experts whose weights are in fewer bits by CUDA's kernels, where there is no device (tests/cuda_emulator): the bits
- * of the expert of the weights' numbers, forward and backward, in one slab and in several. */
+/* Experts with quantized weights in CUDA kernels, without a device (tests/cuda_emulator). Forward and backward have
+ * the bits of an expert with the dequantized weights, in one slab and in several. */
 #include <stdlib.h>
 #include <string.h>
 

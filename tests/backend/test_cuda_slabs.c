@@ -1,5 +1,5 @@
-/* Products of weights in fewer bits by CUDA's kernels, where there is no device (tests/cuda_emulator): the bits of the
- * product of the weight's numbers, in one slab and in several. */
+/* GEMMs with quantized weights in CUDA kernels, without a device (tests/cuda_emulator). They have the bits of a GEMM
+ * with the dequantized weight, in one slab and in several. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

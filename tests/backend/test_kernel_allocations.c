@@ -1,4 +1,4 @@
-/* Kernels allocate nothing when they run, oneDNN included: every malloc of the process is counted. */
+/* Kernels, oneDNN included, allocate nothing when they run. The test counts every malloc of the process. */
 /* ctest: PROCESSORS 2 */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 #include <stdatomic.h>

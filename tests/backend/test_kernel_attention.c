@@ -1,7 +1,7 @@
 /* Attention, its gradient and attention over caches against plain loops in double, with windows, segments, soft caps
  * and sinks. */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
-/* Where a processor has tiles for bf16, also by dot products; elsewhere the same again. */
+/* With tiles for bf16, the cases run again with dot products; on other processors, simply again. */
 /* ctest-again: dots DNNL_MAX_CPU_ISA=AVX512_CORE_BF16 */
 /* ctest-again: cuda BALLAST_TEST_BACKEND=cuda */
 #include <math.h>

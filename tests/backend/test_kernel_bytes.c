@@ -1,5 +1,5 @@
-/* The bytes that op_cost charges a node, against those that its kernel touches: bytes of inputs that change a result,
- * and bytes of results that a call writes. */
+/* op_cost charges a node for the bytes that its kernel uses: input bytes that change a result, and result bytes that
+ * a call writes. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

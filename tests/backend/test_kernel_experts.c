@@ -1,5 +1,5 @@
-/* A layer of experts, forward and backward, against plain loops in double: of logits that are equal, of experts that
- * get no token or all of them, and of tokens that take all experts. */
+/* A layer of experts, forward and backward, against plain loops in double: with equal logits, experts that receive
+ * no token or all of them, and tokens that use all experts. */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-/* Gradients against finite differences, in fp32: for random directions d, the derivative of sum(dy * y) along d is
- * taken from f(x + h d), f(x - h d), f(x + 2h d), f(x - 2h d), with an error of order h^4. The projection is summed in
- * double. Case by case of the list, so also what the
- * reference tensors do not hold: windows, views, addends, accumulators that are not zero. */
+/* Gradients against finite differences, in fp32. For random directions d, computes the derivative of sum(dy * y)
+ * along d from f(x + h d), f(x - h d), f(x + 2h d) and f(x - 2h d), with an error of order h^4. Sums the projection
+ * in double. Covers every operator case, also those that the reference tensors lack: windows, views, addends,
+ * nonzero accumulators. */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 /* ctest-again: cuda BALLAST_TEST_BACKEND=cuda */
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Kernels against plain loops in double, where the reference tensors say nothing: the head with a bias, pairs, parts
- * of tensors. Attention has a test of its own. */
+/* Kernels against plain loops in double, in cases that the reference tensors lack: the head with a bias, pairs,
+ * parts of tensors. Attention has its own test. */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 /* ctest-again: cuda BALLAST_TEST_BACKEND=cuda */
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Kernels against what PyTorch computes in fp64 (tests/reference/op_cases.py): outputs and gradients of each case, in
- * fp32 within 1e-5 and in bf16 within 1e-2, relative to the norm of the tensor. */
+/* Kernels against PyTorch in fp64 (tests/reference/op_cases.py): outputs and gradients of each case, within 1e-5 in
+ * fp32 and 1e-2 in bf16, relative to the norm of the tensor. */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 /* ctest-again: cuda BALLAST_TEST_BACKEND=cuda */
 #include <math.h>

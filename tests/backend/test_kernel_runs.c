@@ -1,5 +1,5 @@
-/* Operators that work by elements (squared_sums, adamw) in runs of a tensor's elements, as shards of it lie on several
- * ranks: the bits are those of the whole, whatever the runs. */
+/* Elementwise operators (squared_sums, adamw) on runs of a tensor's elements, as in shards on several ranks. The
+ * bits are those of the whole tensor, whatever the runs. */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 /* ctest-again: cuda BALLAST_TEST_BACKEND=cuda */
 #include <stdio.h>

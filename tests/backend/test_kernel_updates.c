@@ -1,5 +1,4 @@
-/* Updates against plain loops in double: the rules, the clip factor, and what moments and weights of fewer bits hold.
- */
+/* Updates against plain loops in double: the rules, the clip factor, and quantized moments and weights. */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 /* ctest-again: cuda BALLAST_TEST_BACKEND=cuda */
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Every operator's kernel, by the list of cases: complete and finite results whatever was in memory before, nothing
- * written next to them, the same bits run after run, in place, and on any number of threads. */
+/* Kernels of all operator cases. Results are complete and finite whatever the memory contained, nothing is written
+ * outside them, and the bits are the same in every run, in place, and with any number of threads. */
 /* ctest: PROCESSORS 2 */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 /* ctest-again: cuda BALLAST_TEST_BACKEND=cuda */

@@ -1,5 +1,5 @@
-/* Products of all layouts and of sizes at which something changes (blocks, panels, chunks of steps), against sums in
- * double, and to the bit on 1 to 16 threads. */
+/* GEMMs in all layouts, at sizes where the algorithm changes (blocks, panels, chunks of steps), against sums in
+ * double. The bits are the same on 1 to 16 threads. */
 /* ctest: PROCESSORS 2 */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 /* ctest-again: avx512 DNNL_MAX_CPU_ISA=AVX512_CORE */

@@ -1,6 +1,6 @@
 /* ctest: PROCESSORS 2 */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
-/* The packed product over several chunks in each direction, in all layouts, against sums in double. */
+/* The packed GEMM over several chunks in each direction, in all layouts, against sums in double. */
 #include "support/unit.h"
 
 #include <math.h>

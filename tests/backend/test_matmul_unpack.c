@@ -1,6 +1,6 @@
-/* Products whose b is a weight in fewer bits: the bits of the product of its numbers, on any number of threads. Where
- * few rows let the product of the numbers read b in place, or go another way, its sums have another order: those are
- * compared within rounding. */
+/* GEMMs with a quantized weight b have the bits of a GEMM with the dequantized weight, on any number of threads.
+ * With few rows the latter may read b in place or use another algorithm, and so another order of summation; these
+ * cases are compared within rounding. */
 /* ctest: PROCESSORS 2 */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 /* ctest-again: avx512 DNNL_MAX_CPU_ISA=AVX512_CORE */

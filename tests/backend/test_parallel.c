@@ -1,4 +1,4 @@
-/* Loops over threads: each task once, by a thread that has a place, however long tasks take. */
+/* Parallel loops: each task runs once, on a thread with a place, however long tasks take. */
 /* ctest: PROCESSORS 2 */
 /* ctest-again: awake OMP_WAIT_POLICY=active GOMP_SPINCOUNT=1000 */
 #include <omp.h>

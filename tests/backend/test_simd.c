@@ -1,5 +1,5 @@
-/* The vector kernels' elementary parts: rounding, exponentials and activations against the C library in double, and
- * what must be the same on every instruction set. */
+/* Elementary functions of the vector kernels: rounding, exponentials and activations against the C library in
+ * double. Some must be the same on every instruction set. */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 #include <math.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Files: maps, whole reads, buffered writes and replacement, with each file operation failing in turn. */
+/* Files: maps, complete reads, buffered writes and replacement, with each file operation failing in turn. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>

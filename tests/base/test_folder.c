@@ -1,4 +1,4 @@
-/* Directories: made, listed, published and removed, with each operation failing in turn. */
+/* Directories: creating, listing, publishing and removing them, with each operation failing in turn. */
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-/* JSON files: what is wrong is said with file and field, and out-parameters keep their defaults. */
+/* JSON files: errors name file and field, and output parameters keep their defaults. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

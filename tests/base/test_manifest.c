@@ -1,4 +1,4 @@
-/* Checksums by blocks, and the manifest that lists them: what was changed in a directory is found and named. */
+/* Checksums of blocks, and the manifest that lists them: changes in a directory are found and named. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

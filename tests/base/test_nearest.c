@@ -1,4 +1,4 @@
-/* The name that was probably meant. */
+/* Finds the most similar name, for hints. */
 #include "base/text.h"
 
 #include <string.h>

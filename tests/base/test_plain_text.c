@@ -1,4 +1,4 @@
-/* Text that others wrote, on its way to a terminal: names of files in notes, output of models. */
+/* Untrusted text on its way to a terminal: file names in notes, output of models. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Sizes as people write them, and back. */
+/* Parses and prints sizes such as 512M. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

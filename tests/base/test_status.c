@@ -1,4 +1,4 @@
-/* Messages, hints and prefixes, and that they stay one line of bounded length in each thread. */
+/* Messages, hints and prefixes. Each thread has its own, and they stay one line of bounded length. */
 #include <pthread.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Conversations as marked ids: every turn of the assistant is trained on once, in the context that it answers. */
+/* Conversations as marked ids: every turn of the assistant is trained once, in the context that it answers. */
 #include "support/unit.h"
 
 #include <jansson.h>

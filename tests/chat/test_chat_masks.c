@@ -1,5 +1,5 @@
-/* Which tokens of conversations are trained on, with templates in the form of published ones, compared with what
- * transformers masks where the same templates have generation blocks (tests/reference/make_chat_mask_fixtures.py). */
+/* Loss masks of conversations, with templates like published ones. Compared with the masks of transformers for the
+ * same templates with generation blocks (tests/reference/make_chat_mask_fixtures.py). */
 #include "support/unit.h"
 
 #include <jansson.h>

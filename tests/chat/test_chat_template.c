@@ -1,5 +1,4 @@
-/* Conversations rendered by templates in the manner of known families, compared with transformers' apply_chat_template.
- */
+/* Conversations rendered with templates of known families, compared with transformers' apply_chat_template. */
 #include "support/unit.h"
 
 #include <jansson.h>

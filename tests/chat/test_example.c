@@ -1,4 +1,5 @@
-/* Marked ids of supervised texts: the ids of the whole, and borders where they belong. */
+/* Marked ids of supervised texts: the ids equal those of the whole text, and the masks begin and end in the right
+ * places. */
 #include "support/unit.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Checkpoints when file operations fail, or the process ends between them: the previous one stays whole. */
+/* If a file operation fails while a checkpoint is written, or the process ends, the previous checkpoint stays valid. */
 /* ctest: PROCESSORS 2 TIMEOUT 600 LABELS long */
 #include <stdio.h>
 #include <string.h>

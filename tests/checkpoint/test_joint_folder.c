@@ -1,5 +1,5 @@
-/* Directories that ranks write together are those of one rank, byte for byte; where one rank fails, or all are killed,
- * the one before stays whole. */
+/* A directory that several ranks write equals that of one rank, byte for byte. If one rank fails, or all are killed,
+ * the previous directory stays valid. */
 /* ctest: PROCESSORS 2 TIMEOUT 300 LABELS long */
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* What a run's directory may be, and what of a metrics file stays. */
+/* Valid directories for a run, and the part of a metrics file that a resumed run keeps. */
 #include <stdio.h>
 #include <string.h>
 

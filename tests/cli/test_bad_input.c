@@ -1,5 +1,5 @@
-/* Bad input, one thing wrong at a time: exit status 2, a message that names file and field, no run directory made, and
- * a run that is there already stays as it is. */
+/* Bad input, one error at a time: exit status 2, a message that names file and field, no new run directory, and an
+ * existing run stays unchanged. */
 /* ctest: LABELS long */
 #include <jansson.h>
 #include <stdio.h>

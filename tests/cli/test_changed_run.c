@@ -1,5 +1,5 @@
-/* A run whose files were changed or damaged between train and resume: what would give other bits is refused by name,
- * what may change is said, and moving to another machine is allowed on purpose. */
+/* Files of a run that were changed or damaged between train and resume. Changes that would give other bits are
+ * refused by name, allowed changes are reported, and moving to another machine requires an option. */
 /* ctest: PROCESSORS 2 LABELS long */
 #include <jansson.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* Conversations and many prompts by the program alone: `chat` piped and at a terminal, `generate --chat`, --prompts. */
+/* Conversations and batches of prompts with the program: `chat` in a pipe and at a terminal, `generate --chat`,
+ * --prompts. */
 /* ctest: PROCESSORS 2 */
 #include <jansson.h>
 #include <poll.h>

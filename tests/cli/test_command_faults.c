@@ -1,4 +1,4 @@
-/* Commands of which an operation fails: they say so, and the file that they write is the old one or the new one. */
+/* If an operation of a command fails, it reports an error, and its output file is the old one or the new one. */
 /* ctest: PROCESSORS 2 TIMEOUT 3500 LABELS long */
 #include <fcntl.h>
 #include <stdio.h>

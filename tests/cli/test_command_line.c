@@ -1,4 +1,4 @@
-/* The program as a user meets it: exit statuses, messages, JSON, and what bad input leaves behind. */
+/* The program from a user's view: exit statuses, messages, JSON, and the state after bad input. */
 /* ctest: PROCESSORS 2 */
 #include <jansson.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-/* `train --continue`: one command line that a scheduler starts again and again. */
+/* `train --continue`: a command line that a scheduler starts repeatedly. */
 /* ctest: PROCESSORS 2 */
 #include <signal.h>
 #include <stdio.h>

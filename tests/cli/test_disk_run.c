@@ -1,6 +1,5 @@
-/* Training with a disk tier by the program: the same bits as in memory, killed at any moment, and with a directory that
- * fails.
- */
+/* Training with a disk tier: the same bits as in memory, also after a kill at any moment; and disk directories that
+ * fail. */
 /* ctest: PROCESSORS 2 TIMEOUT 900 LABELS long */
 #include <signal.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Commands that are killed at a random operation on files, up to three times, and started again: they end with the
- * files of a command that was not killed, and leave no temporary ones.
+/* Kills commands at a random file operation, up to three times, and starts them again. They end with the same files as
+ * a command that was not killed, and leave no temporary files.
  *
  *     test_killed_runs [--seed N] [--runs N] [COMMAND...]
  *

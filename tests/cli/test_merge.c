@@ -1,4 +1,4 @@
-/* Adapters by the program alone: plan, train --lora, resume, eval, generate, inspect, merge, and what is refused. */
+/* Adapters with the program: plan, train --lora, resume, eval, generate, inspect, merge, and refusals. */
 /* ctest: PROCESSORS 2 */
 #include <jansson.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* A run whose steps take much more or less than predicted says so once, and what its streams do otherwise. */
+/* A run whose steps take much more or less time than predicted reports that once, with the streams that differ. */
 /* ctest: PROCESSORS 2 */
 #include <jansson.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* What is given as a model and is none: what it is instead, and what to do. A run's directory stands for its model,
- * with every command that takes one. */
+/* A model argument that is not a model: the message says what it is, and what to do. Every command that takes a
+ * model accepts a run's directory for the run's model. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
-/* Files that Ballast reads, with one random change each: the program takes the file with the result of the sound one,
- * or refuses it by name. `may_change` lists what else may change a result.
+/* Makes one random change to each file that Ballast reads. The program accepts the file with the result of the
+ * original, or refuses it by name. `may_change` lists other allowed effects.
  *
  *     test_mutated_files [--seed N] [--runs N] [SUBJECT...]
  *
- * A failure prints the arguments that repeat it and keeps the changed file. */
+ * A failure prints the arguments that repeat it, and keeps the changed file. */
 /* ctest: PROCESSORS 2 LABELS long */
 #include <fnmatch.h>
 #include <ftw.h>

@@ -1,4 +1,4 @@
-/* A new model appears whole or not at all, whatever fails on the way. */
+/* A new model appears complete or not at all, whichever operation fails. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

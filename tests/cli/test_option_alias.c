@@ -1,4 +1,5 @@
-/* What other trainers call the options is refused with the option that does it, on the command line and in a config. */
+/* Other trainers' names for options are refused with a hint that names Ballast's option, on the command line and in
+ * a config file. */
 #include <stdio.h>
 #include <string.h>
 

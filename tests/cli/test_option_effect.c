@@ -1,4 +1,4 @@
-/* Options that have no effect are said, each once, and only then. */
+/* Ballast warns once about each option without an effect, and only about those. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

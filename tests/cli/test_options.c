@@ -1,4 +1,4 @@
-/* The option table, and the parser and help made from it. */
+/* The table of options, and the parser and help generated from it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

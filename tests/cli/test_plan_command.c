@@ -1,4 +1,4 @@
-/* "Will it fit?", asked before weights are there, and what answers it. */
+/* "Will it fit?" `ballast plan` answers before weights exist. */
 /* ctest: PROCESSORS 2 */
 #include <jansson.h>
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Long work tells how far it is: each piece begins, comes to its total and ends. Checkpoints that are written during
- * steps tell nothing, since nobody waits for them. */
+/* Progress of long work: each piece begins, reaches its total and ends. Checkpoints that are written during steps
+ * report none, because nobody waits for them. */
 #include <stdio.h>
 #include <string.h>
 

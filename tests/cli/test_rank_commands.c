@@ -1,5 +1,5 @@
-/* The program on several ranks: who starts them, who talks, one message whatever is wrong, and no MPI where there is
- * one process. BALLAST_TEST_MPI says which MPI. */
+/* The program on several ranks: who starts them, which rank prints, one message for any error, and no MPI in a
+ * single process. BALLAST_TEST_MPI names the MPI. */
 /* ctest: TIMEOUT 300 PROCESSORS 2 LABELS long */
 /* ctest-again: mpich BALLAST_TEST_MPI=mpich */
 #include <stdio.h>

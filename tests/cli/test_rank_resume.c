@@ -1,6 +1,5 @@
-/* Runs that go on on other numbers of ranks, with model states in other shards and on other tiers, evaluation on any
- * number: the bits of one process.
- * BALLAST_TEST_MPI says which MPI. */
+/* Runs that resume on another number of ranks, with other shards and tiers of model states, and evaluation on any
+ * number of ranks, have the bits of one process. BALLAST_TEST_MPI names the MPI. */
 /* ctest: TIMEOUT 900 PROCESSORS 2 LABELS long */
 /* ctest-again: mpich slow BALLAST_TEST_MPI=mpich */
 #include <signal.h>

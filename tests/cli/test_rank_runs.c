@@ -1,5 +1,5 @@
-/* Runs on several ranks that are stopped by signals, whose ranks die or hang, and that go on: on other numbers of
- * ranks, with the bits of one process that nothing happened to. BALLAST_TEST_MPI says which MPI. */
+/* Runs on several ranks that are stopped by signals, or whose ranks die or hang, resume on other numbers of ranks
+ * with the bits of one undisturbed process. BALLAST_TEST_MPI names the MPI. */
 /* ctest: TIMEOUT 3000 PROCESSORS 2 LABELS long */
 /* ctest-again: mpich BALLAST_TEST_MPI=mpich */
 #include <pty.h>

@@ -1,6 +1,6 @@
-/* Files that released versions of Ballast wrote, and commits before the first release
- * (tests/fixtures/released/make.sh): each format is read, and each run resumes to the bits that its own version
- * reached, or is refused by name. */
+/* Files written by released versions of Ballast, and by commits before the first release
+ * (tests/fixtures/released/make.sh). Each format can be read. Each run resumes to the bits of its own version, or is
+ * refused by name. */
 /* ctest: PROCESSORS 2 LABELS long */
 #include <jansson.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* `ballast train --config RUN_DIR/run.json` repeats a run; what of it cannot be repeated is refused. */
+/* `ballast train --config RUN_DIR/run.json` repeats a run, or refuses a run that cannot be repeated. */
 /* ctest: PROCESSORS 2 */
 #include <jansson.h>
 #include <stdio.h>

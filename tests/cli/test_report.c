@@ -1,4 +1,4 @@
-/* `ballast report` and `train --serve` as a user and a browser meet them. */
+/* `ballast report` and `train --serve` from the view of a user and a browser. */
 /* ctest: PROCESSORS 2 LABELS long */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,5 +1,4 @@
-/* Options that `resume` changes: they count from the next step on, stay for later resumes, and run.json keeps their
- * history. */
+/* Options that `resume` changes apply from the next step on and to later resumes, and run.json keeps their history. */
 /* ctest: PROCESSORS 2 LABELS long */
 #include <jansson.h>
 #include <math.h>

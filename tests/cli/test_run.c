@@ -1,4 +1,4 @@
-/* From text to a trained model by the program alone: train, stop by a signal, resume, eval, generate, inspect. */
+/* From text to a trained model with the program: train, stop by a signal, resume, eval, generate, inspect. */
 /* ctest: PROCESSORS 2 */
 #include <jansson.h>
 #include <signal.h>

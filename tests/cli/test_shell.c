@@ -1,5 +1,5 @@
-/* What a shell may do to a run: streams that are closed at the start or whose reader goes away, a limit on the size of
- * files, no directory for the cache. */
+/* Effects of a shell on a run: streams that are closed at the start or whose reader ends, a limit on file sizes, no
+ * cache directory. */
 /* ctest: PROCESSORS 2 */
 #include <jansson.h>
 #include <stdio.h>

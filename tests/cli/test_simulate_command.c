@@ -1,4 +1,4 @@
-/* `ballast simulate` on a plan and on a run: from the files alone to a prediction, its JSON and its trace. */
+/* `ballast simulate` on a plan and on a run: from the files to a prediction, its JSON and its trace. */
 /* ctest: PROCESSORS 2 */
 #include <jansson.h>
 #include <stdlib.h>

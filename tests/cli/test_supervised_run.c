@@ -1,4 +1,4 @@
-/* Fine-tuning by the program: examples are packed, mixed, masked, and a stopped run goes on bit for bit. */
+/* Fine-tuning with the program: examples are packed, mixed and masked, and a stopped run resumes bit for bit. */
 /* ctest: PROCESSORS 2 */
 #include <stdio.h>
 #include <string.h>

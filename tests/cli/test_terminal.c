@@ -1,5 +1,5 @@
-/* A run on a terminal: lines that are drawn over fit its width and have a bar; without colours, without a terminal and
- * with --quiet nothing is drawn that should not be. */
+/* A run on a terminal: the live line fits the width and has a progress bar. Without colors, without a terminal and
+ * with --quiet, nothing extra is drawn. */
 #include <pty.h>
 #include <stdio.h>
 #include <stdlib.h>

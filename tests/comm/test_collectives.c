@@ -1,4 +1,4 @@
-/* All operations between threads that are ranks, against a plain tree in one process. */
+/* All collectives between ranks that are threads, against a plain tree in one process. */
 #include "base/random.h"
 #include "comm/comm.h"
 #include "support/comm_check.h"

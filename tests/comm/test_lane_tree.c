@@ -1,4 +1,4 @@
-/* The tree of lanes: its shape, who holds what of it, and sums by it. */
+/* The tree of lanes: its shape, the nodes that each rank holds, and sums over it. */
 #include <stdio.h>
 
 #include "base/half.h"

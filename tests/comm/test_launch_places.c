@@ -1,4 +1,4 @@
-/* A launch removes its directories, and the next one those of dead launches. Nothing else is removed. */
+/* A launch removes its directories, and those of dead launches, and nothing else. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Operations on the memory of devices, by the test's NCCL (tests/nccl_double) between ranks whose devices do everything
- * later (support/deferred_backend.h): the same checks as of operations on memory of the process, and failures. */
+/* Collectives on device memory, with the tests' NCCL (tests/nccl_double), between ranks whose devices execute
+ * everything later (support/deferred_backend.h). Makes the same checks as for host memory, and tests failures. */
 /* ctest: PROCESSORS 2 TIMEOUT 600 LABELS long */
 /* ctest-again: mpich slow BALLAST_TEST_MPI=mpich */
 /* link: -rdynamic */

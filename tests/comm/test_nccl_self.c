@@ -1,5 +1,5 @@
-/* NCCL with one rank, and the kernels of sums: all of it that one GPU can show (BALLAST_TEST_BACKEND=cuda, with the
- * machine's libnccl.so.2); else by the tests' own library and a device without a GPU. */
+/* NCCL with one rank, and the summation kernels: all that one GPU can test (BALLAST_TEST_BACKEND=cuda, with the
+ * machine's libnccl.so.2). Otherwise uses the tests' own library and a device without a GPU. */
 /* link: -rdynamic */
 #include <libgen.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Ranks under MPI: one job a number of ranks, started by launch_ranks. BALLAST_TEST_MPI says which MPI. The program is
- * also what the ranks are: test_ranks rank MODE MARK VICTIM NODES windows|messages. */
+/* Ranks under MPI: one job for each number of ranks, started by launch_ranks. BALLAST_TEST_MPI names the MPI. The
+ * test starts itself as the ranks: test_ranks rank MODE MARK VICTIM NODES windows|messages. */
 /* ctest: TIMEOUT 300 LABELS long */
 /* ctest-again: mpich BALLAST_TEST_MPI=mpich */
 #include <limits.h>

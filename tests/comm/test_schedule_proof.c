@@ -1,4 +1,4 @@
-/* Schedules of all ranks fit together, and every step that orders them is needed: without it the proof fails. */
+/* Schedules of all ranks match, and every ordering step is needed: without it the proof fails. */
 #include <string.h>
 
 #include "base/mem.h"

@@ -1,5 +1,5 @@
-/* Operators that ranks of a group make together, in programs: proved for each rank and for all, on groups of 2 and 4
- * ranks with data ranks and stages, under any policy; and faults that are found. */
+/* Collective operators of a group of ranks in programs: proved for each rank and for all, on groups of 2 and 4 ranks
+ * with data-parallel ranks and stages, under any policy. Planted faults are found. */
 #include <stdio.h>
 #include <string.h>
 

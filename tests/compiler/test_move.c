@@ -1,4 +1,4 @@
-/* Copies between tiers: random policies give legal and tight programs, and move no more than they must. */
+/* Copies between tiers: random policies give legal and tight programs, which move no more than necessary. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Programs of pipelines: every stage's is proved, alone and with the others', each node is executed by one stage for
- * each micro-batch, and each parameter has one stage. */
+/* Programs of pipelines: each stage's is proved, alone and with the others. One stage executes each node for each
+ * micro-batch, and each parameter belongs to one stage. */
 /* ctest: TIMEOUT 600 */
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Offsets: no two buffers that are live together meet, few gaps are left, and copies take turns at free bytes. */
+/* Offsets: buffers that are live at the same time do not overlap, gaps are few, and copies reuse free bytes in turn. */
 #include <string.h>
 
 #include "compiler/program.h"

@@ -1,5 +1,5 @@
-/* The proof does not share the mistakes of what it proves: with faults planted in the walk by which waits are added,
- * programs lack waits, and program_verify must find that. */
+/* The proof does not share errors with the compiler: faults planted in the walk that adds waits make programs lack
+ * waits, and program_verify must find that. */
 /* link: -Wl,--wrap=walk_program */
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Schedules and placements of random programs: legal, tight, and the same everywhere. */
+/* Schedules and placements of random programs are legal, tight, and the same on every machine. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* A fault planted in the programs of partitioned steps is found by the proof of all ranks, or of the rank alone. */
+/* The proof of all ranks, or of a single rank, finds a fault planted in the programs of partitioned steps. */
 #include <string.h>
 
 #include "compiler/program.h"

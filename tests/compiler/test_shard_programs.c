@@ -1,5 +1,6 @@
-/* Programs of partitioned steps: all legal triples are proved for all ranks, each element of each parameter has one
- * owner that updates it, homes are as large as the partition says, and bytes on the wire are those of its formula. */
+/* Programs of partitioned steps: all legal partitions are proved for all ranks. Each element of each parameter has
+ * one owner that updates it, home tiers have the size that the partition implies, and the bytes sent equal its
+ * formula. */
 /* ctest: TIMEOUT 600 */
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* The symbolic profile is what compiled programs take: of every family, in fp32 and bf16, with adapters and frozen
- * layers, the activations that are live at every kernel, to the byte; the program's peak; and between forward and
- * backward what blocks leave that are kept or computed again. */
+/* The symbolic profile equals the memory of compiled programs, to the byte, for every family in fp32 and bf16, with
+ * adapters and frozen layers: live activations at every kernel, the peak, and the activations of kept and recomputed
+ * blocks between forward and backward. */
 #include "ir/symbolic_profile.h"
 
 #include <stdio.h>

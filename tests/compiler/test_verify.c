@@ -1,5 +1,5 @@
-/* Every kind of fault that program_verify must find is planted in a correct program, one at a time. Those of copies and
- * tiers: test_verify_tiers.c. */
+/* Plants every kind of fault that program_verify must find in a correct program, one at a time. test_verify_tiers.c
+ * has those of copies and tiers. */
 #include <string.h>
 
 #include "support/planted_fault.h"

@@ -1,4 +1,4 @@
-/* Programs of all ranks: those that are compiled are proved, and a fault planted in one of them is found. */
+/* Programs of all ranks: compiled ones are proved, and a fault planted in one of them is found. */
 /* ctest: TIMEOUT 600 */
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Faults of copies, tiers, deferred updates and recomputation, planted in a program that has all of them. */
+/* Faults of copies, tiers, deferred updates and recomputation, planted in a program that has all of these. */
 #include "support/planted_fault.h"
 #include "support/small_graph.h"
 #include "support/unit.h"

@@ -1,4 +1,4 @@
-/* What is told at the end of a run: the steps of this process, the losses, the model, and what comes next. */
+/* The summary at the end of a run: the steps of this process, the losses, the model, and next commands. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* The console's lines: all fields, never wider than the terminal, escapes only where wanted. */
+/* The console's lines have all fields, are never wider than the terminal, and have escape codes only if wanted. */
 #include <math.h>
 #include <string.h>
 

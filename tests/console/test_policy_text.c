@@ -1,4 +1,4 @@
-/* Policies in words, and in what one differs from another. */
+/* Descriptions of policies, and of differences between two policies. */
 #include <string.h>
 
 #include "report/console/plan_table.h"

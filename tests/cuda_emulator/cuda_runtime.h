@@ -1,6 +1,6 @@
-/* CUDA's language for a C++ compiler: device code runs on the CPU, one block after the other, its threads as fibers of
- * one thread that are switched at barriers and at what a warp does together (emulator.cpp). The order of threads and of
- * blocks changes from launch to launch, so that code which depends on it gives other results from run to run. */
+/* CUDA's language for a C++ compiler. Device code runs on the CPU, one block after the other. The threads of a block
+ * are fibers of one CPU thread, which switch at barriers and warp operations (emulator.cpp). The order of threads
+ * and blocks changes from launch to launch, so code that depends on it gives different results from run to run. */
 #pragma once
 
 #include <cuda_runtime_api.h>

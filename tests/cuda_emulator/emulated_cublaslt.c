@@ -1,4 +1,4 @@
-/* The functions of cuBLASLt that are used, as its documentation describes them: products by three loops. */
+/* The functions of cuBLASLt that Ballast uses, following its documentation, with GEMMs as three loops. */
 #include <cublasLt.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Calls of the emulated runtime and cuBLASLt that fail: each is a fault point of kind FAULT_DEVICE (base/fault.h). */
+/* Failing calls of the emulated runtime and cuBLASLt: each is a fault point of kind FAULT_DEVICE (base/fault.h). */
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,4 +1,4 @@
-/* Datasets of token files: packing, shuffling, resuming, held-out and padded validation, and what is refused. */
+/* Datasets of token files: packing, shuffling, resuming, held-out and padded validation, and refusals. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

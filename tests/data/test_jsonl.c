@@ -1,4 +1,4 @@
-/* JSON lines: where lines end, what a line may hold, and how errors name them. */
+/* JSON lines: line ends, allowed contents, and error messages. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

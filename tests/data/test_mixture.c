@@ -1,4 +1,4 @@
-/* Mixtures: exact proportions in any interval, no gaps, and the same whatever is asked first. */
+/* Mixtures: exact proportions in any interval, no gaps, and no dependence on the order of requests. */
 #include "support/unit.h"
 
 #include "base/mem.h"

@@ -1,4 +1,4 @@
-/* Examples in rows: best fit, what is cut and left out, and what a filled row holds. */
+/* Packing of examples in rows: best fit, truncated and skipped examples, and the contents of a filled row. */
 #include "support/unit.h"
 
 #include <stdio.h>

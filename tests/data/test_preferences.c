@@ -1,5 +1,5 @@
-/* Lines of two answers: pairs that follow each other in every batch, kept together where rows are held out or left out;
- * what is wrong with a line is named. */
+/* Preference pairs: the two sequences of a pair are adjacent in every batch, and stay together in held-out and
+ * skipped rows. Errors in a line are named. */
 #include "support/unit.h"
 
 #include <stdio.h>

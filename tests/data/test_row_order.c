@@ -1,5 +1,5 @@
-/* The order of a source's rows, against one that is written out in full: shuffle buffers, epochs, and that the number
- * of rows matters only where it ends a shuffle buffer. */
+/* The order of a source's rows, against one that is written out in full: shuffle buffers and epochs. The number of
+ * rows matters only for the last shuffle buffer. */
 #include <stdint.h>
 #include <string.h>
 

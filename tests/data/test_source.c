@@ -1,4 +1,4 @@
-/* Which files DATA arguments mean. */
+/* The files that DATA arguments select. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* The token cache: when it is used again, when it is recreated, and that a failure leaves nothing behind. */
+/* The token cache: when it is reused and recreated. A failure leaves no files behind. */
 /* ctest: LABELS long */
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* llm.c's token files: what is read, and what is refused with which words. */
+/* llm.c's token files: valid ones, and the messages for invalid ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Several processes that need the ids of one text: one makes them, the others read what it has; one that dies or stops
- * on the way holds nobody up for good. The program is also what those processes are:
+/* Several processes that need the ids of one text: one computes them, and the others read them as they appear. A
+ * process that dies or hangs does not block the others for long. The test starts itself as these processes:
  * test_token_lock child DIR. */
 /* ctest: PROCESSORS 2 TIMEOUT 300 LABELS long */
 /* link: -Wl,--wrap=clock_gettime */

@@ -1,4 +1,4 @@
-/* Text files into ids in parallel: the same ids as encoding in one piece, whatever the threads. */
+/* Parallel tokenizing of text files gives the same ids as encoding in one piece, with any number of threads. */
 /* ctest: LABELS long */
 #include <jansson.h>
 #include <omp.h>

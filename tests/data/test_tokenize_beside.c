@@ -1,6 +1,6 @@
-/* Text that is tokenized while it is read: the same batches as from a cache, however far the tokens are; errors where
- * they are met; nothing left behind. Without a thread at work, each reader makes what it lacks: that is the slowest
- * that such a thread can be. */
+/* Text that is tokenized while it is read gives the same batches as from a cache, however far the tokens are. Errors
+ * appear where they are reached, and no files are left behind. Without a working thread, each reader tokenizes what
+ * it lacks, as with the slowest possible thread. */
 /* ctest: PROCESSORS 2 */
 #include <pthread.h>
 #include <stdio.h>

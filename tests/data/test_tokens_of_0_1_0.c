@@ -1,4 +1,4 @@
-/* Which texts Ballast 0.1.0 made other tokens of, by the rule. */
+/* The rule that finds texts for which Ballast 0.1.0 produced other tokens. */
 #include <string.h>
 
 #include "base/mem.h"

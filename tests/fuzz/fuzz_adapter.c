@@ -1,4 +1,5 @@
-/* Any adapter_config.json is refused with a message, or read; what is read can be written and read again, equal. */
+/* Any adapter_config.json is refused with a message or read. Valid settings are equal after writing and reading
+ * again. */
 #include <string.h>
 
 #include "base/json.h"

@@ -1,5 +1,5 @@
-/* Lines of any content as conversations: each is refused with its line, or becomes examples that begin, and of which
- * only the assistant's turns are trained on. */
+/* Any lines as conversations: each is refused with its number, or gives valid examples in which only the assistant's
+ * turns are trained. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>

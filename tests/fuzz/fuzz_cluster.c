@@ -1,4 +1,4 @@
-/* cluster.json: any bytes give a cluster or a refusal; a cluster that is taken comes back the same. */
+/* Any cluster.json is refused or gives a cluster, which is equal after writing and reading again. */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* Any config.json is refused with a message, or read; what is read can be written, read again, and built. */
+/* Any config.json is refused with a message, or can be read, written, read again and built. */
 #include <string.h>
 
 #include "base/json.h"

@@ -1,4 +1,4 @@
-/* generation_config.json: any bytes give settings within their ranges, or a refusal. */
+/* Any generation_config.json is refused or gives settings within their ranges. */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* Any template is refused with its line, or rendered within its bounds into valid UTF-8. */
+/* Any template is refused with its line, or renders valid UTF-8 within its limits. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* ballast_manifest.json: any bytes give a manifest or a refusal; one that is taken lists whole files. */
+/* Any ballast_manifest.json is refused or gives a manifest of complete files. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

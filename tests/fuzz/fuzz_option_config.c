@@ -1,4 +1,4 @@
-/* A --config file: any bytes give each command's options or a refusal. Seeds are files of keys and a run's run.json. */
+/* Any --config file is refused or gives the options of each command. Seeds are files of keys and a run's run.json. */
 #include <stdint.h>
 #include <stdlib.h>
 

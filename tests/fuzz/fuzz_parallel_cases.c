@@ -1,4 +1,4 @@
-/* Any file of cases is refused with a message, or solved; solvers hold their results to what was asked themselves. */
+/* Any file of cases is refused with a message or solved. Solvers check their results themselves. */
 #include "base/json.h"
 #include "support/case_results.h"
 

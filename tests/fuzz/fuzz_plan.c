@@ -1,5 +1,5 @@
-/* plan.json: any bytes give a plan or a refusal; a plan that is taken is legal and comes back equal, and so does its
- * activation schedule where a model has the blocks for it. */
+/* Any plan.json is refused or gives a legal plan, which is equal after writing and reading again. So is its
+ * activation schedule, if a model has the blocks for it. */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* safetensors files of any bytes are refused, or every tensor in them can be read to its end. */
+/* Any safetensors file is refused, or every tensor in it can be read completely. */
 #include <stdlib.h>
 
 #include "model/safetensors.h"

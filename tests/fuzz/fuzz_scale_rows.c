@@ -1,4 +1,4 @@
-/* Any rows are refused with a message, or read; what is described is simulated, or says why not. */
+/* Any rows are refused with a message or read. Described rows are simulated, or have a reason why not. */
 #include "base/json.h"
 #include "search/scale/forecast.h"
 #include "support/scale_rows.h"

@@ -1,5 +1,5 @@
-/* Any quantization_config, and any state of a weight, is refused with a message, or read: a format with tensors of its
- * own, which is written so that it is read again, and an offset that is a number. */
+/* Any quantization_config, and any state of a weight, is refused with a message or read. A format with its own
+ * tensors is equal after writing and reading again. An offset is a number. */
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Token files of any content: either refused or read to the last token. */
+/* Any token file is refused, or can be read to the last token. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,7 +1,5 @@
-/* Any tokenizer.json is refused with a message, or read; with what is read, any text has the same ids in one piece and
- * in parts, and any ids decode.
- *
- * An input is a file, then a NUL, then a text; without a NUL the text is the file itself. */
+/* Any tokenizer.json is refused with a message or read. Any text then has the same ids in one piece and in parts,
+ * and any ids decode. An input is a file, a NUL, and a text; without a NUL, the file is also the text. */
 #include <string.h>
 
 #include "base/json.h"

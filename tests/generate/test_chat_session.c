@@ -1,4 +1,4 @@
-/* A conversation keeps what it can in the caches, and its answers are those of the whole rendering as one prompt. */
+/* A conversation keeps what it can in the caches. Its answers equal those to the whole rendering as one prompt. */
 /* ctest: PROCESSORS 2 */
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Generating with key-value caches: the tokens that transformers finds, greedily and in fp32, for every family
- * (tests/reference/generated_cases.py); logits as of the whole sequence at once; texts that outgrow the caches; bits
- * that depend neither on other texts nor on what was in the caches before. */
+/* Generation with key-value caches: the tokens of transformers, with greedy decoding in fp32, for every family
+ * (tests/reference/generated_cases.py). Logits equal those of the whole sequence at once. Texts may outgrow the
+ * caches. The bits depend neither on other texts nor on earlier contents of the caches. */
 /* ctest: PROCESSORS 2 */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 #include <dirent.h>

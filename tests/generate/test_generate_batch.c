@@ -1,4 +1,5 @@
-/* Many texts at a time: each is what it is alone, whatever is written next to it; prompts from files. */
+/* Many texts at a time: each equals the text generated alone, whatever the others are. Also reads prompts from
+ * files. */
 /* ctest: PROCESSORS 2 */
 #include <stdio.h>
 #include <string.h>

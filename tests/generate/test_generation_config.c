@@ -1,5 +1,4 @@
-/* generation_config.json: what it decides, what the command line decides over it, what is refused, and that what a run
- * or a merge writes has it too. */
+/* generation_config.json: its effect, options that override it, refusals, and copies in runs and merged models. */
 /* ctest: PROCESSORS 2 */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Draws follow the distribution, its cuts, and the seed; the distribution is transformers'
- * (tests/reference/make_sampling_fixture.py). */
+/* Samples follow the distribution after top_k and top_p, and depend on the seed. The distribution is that of
+ * transformers (tests/reference/make_sampling_fixture.py). */
 #include <math.h>
 
 #include "base/json.h"

@@ -1,4 +1,4 @@
-/* Text ends before the first stop, however it comes in pieces, and nothing is held back longer than it must be. */
+/* Text ends before the first stop, in whatever pieces it arrives, and is held back no longer than necessary. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* What differentiation builds: one accumulator a use, nothing for what is frozen, sums fused into operators. */
+/* Differentiation builds one accumulator per use, nothing for frozen weights, and sums fused into operators. */
 #include <string.h>
 
 #include "ir/differentiate.h"

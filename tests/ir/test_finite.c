@@ -1,4 +1,4 @@
-/* The first value that is not finite is found, wherever it is, and nothing that is finite. */
+/* The check finds the first value that is not finite, wherever it is, and reports no finite value. */
 #include <float.h>
 #include <math.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Parts of weights in fewer bits: the numbers of the whole, with its codes and scales; no part cuts a block. */
+/* Parts of quantized weights have the numbers, codes and scales of the whole. No part divides a block. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* CBC is opened when the first integer program is solved, and its absence has a message of its own. */
+/* CBC is opened when the first integer program is solved. A message reports a missing library. */
 #include <stdlib.h>
 #include <string.h>
 

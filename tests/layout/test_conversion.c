@@ -1,5 +1,5 @@
-/* Ways between layouts: nothing is cheaper by exhaustive relaxation, nor is the published walk; following the steps
- * moves the right elements. */
+/* Conversions between layouts: neither exhaustive relaxation nor the published walk is cheaper, and the steps move
+ * the right elements. */
 #include "plan/layout/sharding.h"
 
 #include <math.h>

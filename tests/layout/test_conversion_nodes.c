@@ -1,5 +1,5 @@
-/* Conversions as ranks make them: every way between two layouts gives each rank the part of the whole that its layout
- * says, to the bit, and the whole's gradient back; sums that become parts likewise. */
+/* Conversions executed by ranks: every conversion between two layouts gives each rank its part of the tensor, to the
+ * bit, and returns the gradient of the whole. The same holds for partial sums that become parts. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* Meshes: places, costs of collectives, and rows found by measured pairs. */
+/* Meshes: coordinates, costs of collectives, and rows found from measured pairs. */
 #include "plan/layout/sharding.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
-/* Every strategy of every operator that ranks execute, forward and gradients, on 2 and 4 ranks along one axis, and on 4
- * as a mesh of two axes: within 1e-5 of one rank's. The operators' list and what their rows say of their loops drive it
- * (tests/support/op_cases.h). */
+/* Every strategy of every operator that ranks execute, forward and backward, on 2 and 4 ranks along one axis and on
+ * 4 as a mesh of two axes. Results are within 1e-5 of one rank's. The list of operator cases and their loops drive
+ * the test (tests/support/op_cases.h). */
 #include <math.h>
 #include <stdio.h>
 

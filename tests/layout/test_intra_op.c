@@ -1,5 +1,4 @@
-/* The integer program: against all choices on small ones, elimination against CBC on larger ones, and what is refused.
- */
+/* The integer program: small ones against all choices, elimination against CBC on larger ones, and refusals. */
 #include "plan/layout/intra_op.h"
 
 #include <stdio.h>

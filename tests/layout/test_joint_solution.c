@@ -1,5 +1,5 @@
-/* Strategies and recomputation together: never slower than either phase alone, within the device's memory, and as fast
- * as the best of all strategies with the best of all schedules on small models. */
+/* Strategies and recomputation chosen together are never slower than either phase alone and fit in the device's
+ * memory. On small models they are as fast as the best strategies with the best schedule. */
 #include "plan/layout/joint_solution.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Layouts: their numbers, parts and steps, and what a change of shape keeps, each against plain counting. */
+/* Layouts: their number, parts and steps, and the layout that a reshape keeps, each against plain counting. */
 #include "plan/layout/sharding.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Graphs of the ranks of a group, executed side by side: loss, norm and clipped gradients are those of the one rank's
- * graph, for all families. */
+/* Graphs of the ranks of a group, executed in turn in one process: loss, norm and clipped gradients equal those of
+ * one rank's graph, for all families. */
 #include <math.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* The program of a model's graph: its costs are those of strategies and conversions, blocks that repeat have one
- * choice, memory is kept, and the plan of a small GPT is Megatron-LM's. */
+/* The integer program of a model's graph: its costs are those of strategies and conversions, repeated blocks have
+ * one choice, and the memory limit holds. The plan of a small GPT is Megatron-LM's. */
 #include "plan/layout/tensor_layout.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Stages of pipelines against all cuts, and what is refused. */
+/* Pipeline stages against all ways to cut, and refusals. */
 #include "plan/layout/pipeline.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Strategies of operators: what operands' loops are, known costs, and what is dropped. */
+/* Strategies of operators: the loops of operands, known costs, and dropped strategies. */
 #include "plan/layout/strategy.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Limits of control groups, read from directories made up to look like /proc and /sys. */
+/* Limits of control groups, read from directories that imitate /proc and /sys. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Machines by name: all are read, say where their figures come from, and agree with each other where they must. */
+/* Cluster presets: all can be read, name the sources of their figures, and agree where they must. */
 #include "base/folder.h"
 #include "base/mem.h"
 #include "machine/cluster.h"

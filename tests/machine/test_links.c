@@ -1,4 +1,4 @@
-/* Links between ranks as data: cluster files keep them, and operations cost what was measured. */
+/* Links between ranks: cluster files store them, and collectives have the measured costs. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

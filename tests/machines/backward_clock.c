@@ -1,5 +1,5 @@
-/* Loaded before a program (LD_PRELOAD), it makes the wall clock run backwards: a second each second, the same in
- * all processes. The monotonic clock is left alone: it cannot go back. See scripts/odd-machine.sh. */
+/* An LD_PRELOAD library that makes the wall clock run backwards, a second per second, in the same way for all
+ * processes. It leaves the monotonic clock alone, which cannot go back. See scripts/odd-machine.sh. */
 #define _GNU_SOURCE
 #include <sys/syscall.h>
 #include <sys/time.h>

@@ -1,6 +1,6 @@
-/* Loaded before a program (LD_PRELOAD), it ends the process by SIGKILL at the KILL_AT-th operation that changes files.
- * A write of more than a page is then done by half, since signals end such a write between pages. Each operation adds a
- * byte to the file KILL_LOG. */
+/* An LD_PRELOAD library that kills the process with SIGKILL at the KILL_AT-th operation that changes files. If that
+ * is a write of more than a page, it writes half first, because a signal ends such a write between pages. Each
+ * operation adds a byte to the file KILL_LOG. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
