@@ -1,4 +1,4 @@
-/* Adapters' settings and files: what is read, what is refused by which name, how new ones begin, and merging. */
+/* Settings and files of adapters: reading, refusals by name, initial values, and merging. */
 #include <math.h>
 #include <string.h>
 #include <unistd.h>

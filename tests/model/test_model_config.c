@@ -1,4 +1,4 @@
-/* config.json: what each family reads, and what it takes to be harmless or missing. */
+/* config.json: the settings that each family reads, and those that are ignored or may be missing. */
 #include <string.h>
 
 #include "support/config_change.h"

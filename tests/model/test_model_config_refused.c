@@ -1,4 +1,4 @@
-/* config.json: what is refused, by which name. */
+/* config.json: refused settings, and the names in messages. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Models made from scratch: configs, initial values, and what is written for transformers. */
+/* New models: configs, initial values, and the files for transformers. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Model directories whose weights and config do not fit together: each is refused with the file and the tensor. */
+/* Model directories whose weights do not match their config are refused. The message names the file and the tensor. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* Presets: read by the strict reader, as many parameters as published, and found by the names that people type. */
+/* Presets: the strict reader accepts them, they have the published numbers of parameters, and common spellings of
+ * their names find them. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

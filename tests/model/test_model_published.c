@@ -1,4 +1,4 @@
-/* Configs of published models, old and new, are read whole, and give as many parameters as transformers gives them. */
+/* Configs of published models, old and new, are read completely, and give the parameter counts of transformers. */
 #include <string.h>
 
 #include "base/json.h"

@@ -1,6 +1,6 @@
-/* Weights in fewer bits against what bitsandbytes makes of them (tests/reference/quantised_cases.py): codes to the bit;
- * nf4's scales by their numbers, since their mean is summed in another order there, and its release for processors
- * finds the nearest of 256 numbers by a table that is wrong near the middle between two. */
+/* Quantized weights against bitsandbytes (tests/reference/quantised_cases.py). Codes are equal to the bit. The
+ * scales of nf4 are compared by value, because bitsandbytes sums their mean in another order. Its CPU release also
+ * finds the nearest of 256 numbers with a table that is wrong near the middle between two. */
 #include <math.h>
 #include <omp.h>
 #include <stdio.h>

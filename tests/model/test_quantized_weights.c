@@ -1,4 +1,5 @@
-/* Filling a large weight in fewer bits takes pieces of it, and never its size: whole, a shard's run, a rank's part. */
+/* Filling a large quantized weight (whole, a shard's run, a rank's part) needs memory for pieces of it, and never
+ * for all of it. */
 #include <malloc.h>
 #include <omp.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* One safetensors file: what is read, what is refused and by which words, conversion, and writing. */
+/* A safetensors file: reading, refusals and their messages, conversion, and writing. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

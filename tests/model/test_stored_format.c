@@ -1,5 +1,5 @@
-/* Weights in fewer bits as bitsandbytes and compressed-tensors store them: read as they lie in the files, written so by
- * `init`, and refused where they are not what config.json says. */
+/* Quantized weights in the formats of bitsandbytes and compressed-tensors: read as stored, written by `init`, and
+ * refused if they differ from config.json. */
 #include <math.h>
 #include <stdio.h>
 

@@ -1,10 +1,10 @@
-/* A libnccl.so.2 for tests without a GPU: the functions of comm/nccl_abi.h between processes of one machine, which have
- * a file in common. Work is done where the stream is: the test's device (deferred_backend.h) gives `deferred_call` and
- * `deferred_behind`. As NCCL it is strict: a send's size is its receive's, a group's calls are done together, and
- * communicators that do not block are asked before they are ready.
+/* A libnccl.so.2 for tests without a GPU: the functions of comm/nccl_abi.h between processes of one machine, which
+ * share a file. Work executes on the stream: the tests' device (deferred_backend.h) provides `deferred_call` and
+ * `deferred_behind`. Like NCCL it is strict: a send and its receive have the same size, the calls of a group execute
+ * together, and nonblocking communicators must be ready before use.
  *
- * NCCL_DOUBLE="ncclSend:3" in the environment has the third call fail; "error:1" tells of an asynchronous error when it
- * is first asked after work began; "version:20500" is an old library. */
+ * In the environment, NCCL_DOUBLE="ncclSend:3" makes the third call fail, "error:1" reports an asynchronous error at
+ * the first query after work began, and "version:20500" imitates an old library. */
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>

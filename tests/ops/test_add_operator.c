@@ -1,6 +1,6 @@
-/* An operator is added by its own file and a file of kernels (support/token_shift.h), and nothing else: it is
- * differentiated, compiled, proved, run under policies, decoded with, measured, estimated, and refused where a backend
- * lacks it. */
+/* A file of its own and a file of kernels (support/token_shift.h) add an operator. It can be differentiated,
+ * compiled, proved, run under policies, used in decoding, measured and estimated. It is refused if a backend lacks
+ * it. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

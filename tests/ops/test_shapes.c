@@ -1,4 +1,4 @@
-/* Operators refuse what does not fit, naming the input, and count FLOPs as the formulas say. */
+/* Operators refuse wrong shapes and name the input. Their FLOPs follow the formulas. */
 #include <string.h>
 
 #include "ir/ops/ops.h"

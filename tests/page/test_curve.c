@@ -1,4 +1,4 @@
-/* Curves in bounded memory: every sample counts once, and no extreme is lost. */
+/* Curves in bounded memory: every sample counts once, and no extremum is lost. */
 #include <math.h>
 
 #include "report/page/metrics_reader.h"

@@ -1,4 +1,4 @@
-/* metrics.jsonl as it grows: only whole lines, from where the last reading ended. */
+/* A growing metrics.jsonl: reads only complete lines, from the end of the last reading. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The page as a file: whole, self-contained, and safe whatever its inputs hold. */
+/* The page as a file: complete, self-contained, and safe for any input. */
 #include <stdio.h>
 #include <string.h>
 

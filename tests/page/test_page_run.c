@@ -1,4 +1,4 @@
-/* What the page says of a run compared with its plan: how it ended, what the model wrote, another run's curves. */
+/* The page of a run: a comparison with its plan, its end, its samples, and another run's curves. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

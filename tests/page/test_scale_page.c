@@ -1,4 +1,4 @@
-/* Drawings and the page of plans for many devices: well-formed, with what they must show, for any plan. */
+/* Drawings and the page of plans for many devices are well-formed, and show all required parts for any plan. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Timelines for the page: the chain that the step's length comes from, and thinning. */
+/* Timelines for the page: the critical chain of a step, and thinning. */
 #include <math.h>
 #include <string.h>
 

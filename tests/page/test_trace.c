@@ -1,4 +1,4 @@
-/* Timelines as Chrome traces: every event, stream and point of memory, and files that are no timelines. */
+/* Timelines as Chrome traces: every event, stream and memory sample. Files that are no timelines are refused. */
 #include <math.h>
 #include <string.h>
 

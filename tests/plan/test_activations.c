@@ -1,4 +1,4 @@
-/* Activation schedules: text and steps are one thing, every rule is refused by name, and Rotor's sequences are such
+/* Activation schedules: text and steps are equivalent, a broken rule is named, and Rotor's sequences are valid
  * schedules. */
 #include "plan/activations.h"
 

@@ -1,4 +1,4 @@
-/* Tokens of a micro-batch on a GPU: a matter of the model and the GPU alone. */
+/* The tokens of a micro-batch on a GPU depend only on the model and the GPU. */
 #include "plan/recipe.h"
 #include "support/unit.h"
 

@@ -1,5 +1,5 @@
-/* Shares of lanes and rounds, executed symbolically on every number of ranks: each micro-batch is added once, in order,
- * and all sums are those of the tree. */
+/* Shares of lanes and rounds, executed symbolically on every number of ranks: each micro-batch is added once, in
+ * order, and all sums follow the tree. */
 #include "base/random.h"
 #include "plan/lane_shares.h"
 #include "support/fault_sweep.h"

@@ -1,4 +1,4 @@
-/* The rules by which a policy moves things, by hand. */
+/* The rules by which a policy moves data, against cases worked out by hand. */
 #include "plan/plan.h"
 #include "support/unit.h"
 

@@ -1,4 +1,4 @@
-/* Partitions and shards: which triples are legal, and who has which elements. */
+/* Partitions and shards: the legal partitions, and the elements of each rank. */
 #include "base/mem.h"
 #include "plan/chunks.h"
 #include "support/unit.h"

@@ -1,4 +1,4 @@
-/* The bytes that a partition's operations move, by formula, against the schedules of these operations. */
+/* The formula for the bytes that a partition's collectives move, against the schedules of these collectives. */
 #include "base/mem.h"
 #include "base/random.h"
 #include "collective/schedule.h"

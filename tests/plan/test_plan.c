@@ -1,4 +1,4 @@
-/* Plans as JSON: back bit for bit, and refused by field. */
+/* Plans as JSON: reading gives back every bit, and errors name the field. */
 #include <stdio.h>
 #include <string.h>
 

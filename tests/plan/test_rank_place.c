@@ -1,4 +1,5 @@
-/* Ranks by axes: tensor the fastest, stages the slowest; what is about data ranks is about these alone. */
+/* Ranks on axes: tensor parallelism varies fastest, stages slowest. Rules for data-parallel ranks concern only
+ * these. */
 #include "support/unit.h"
 
 #include "plan/chunks.h"

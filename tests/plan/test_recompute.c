@@ -1,4 +1,4 @@
-/* The walk of a schedule: what it costs, and what it refuses. */
+/* The walk of a schedule: its cost, and refusals. */
 #include <string.h>
 
 #include "plan/recompute.h"

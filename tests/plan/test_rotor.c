@@ -1,4 +1,4 @@
-/* Rotor against the least over all memory-persistent schedules, found without its recurrence. */
+/* Rotor against the minimum over all memory-persistent schedules, which is found without Rotor's recurrence. */
 #include "plan/recompute.h"
 
 #include <math.h>

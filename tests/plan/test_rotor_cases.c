@@ -1,4 +1,4 @@
-/* Known answers, and cases that are refused by field. */
+/* Cases with known answers, and invalid cases, whose field is named. */
 #include <math.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Several measurements at once: all of them work while the first is timed, a failure of any is told, and what was
- * measured so is kept apart from what was measured alone. */
+/* Concurrent measurements: all work while the first is timed, a failure of any is reported, and results are stored
+ * apart from those without contention. */
 #include <string.h>
 #include <time.h>
 

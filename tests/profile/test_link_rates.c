@@ -1,5 +1,5 @@
-/* Links between ranks that are threads: every operation and pair has a time, the same on all ranks. No number is
- * checked but for its range. */
+/* Links between ranks that are threads: every collective and pair has a time, the same on all ranks. Only the range
+ * of values is checked. */
 /* ctest: PROCESSORS 2 TIMEOUT 120 */
 #include <math.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Ranks in rows of near ones, by rates of pairs. */
+/* Finds rows of close ranks from the rates of pairs. */
 #include "profile/link_rates.h"
 #include "support/unit.h"
 

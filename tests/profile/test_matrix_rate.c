@@ -1,4 +1,4 @@
-/* The measurement runs the backend's own kernel and lets go of all that it took. No number of it is checked. */
+/* The measurement runs the backend's own kernel and releases all its resources. Does not check the rate. */
 #include <math.h>
 #include <string.h>
 

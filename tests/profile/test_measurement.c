@@ -1,4 +1,4 @@
-/* What is made of samples, and which measurements are not to be trusted. */
+/* Statistics of samples, and the detection of unreliable measurements. */
 #include "base/clock.h"
 #include "profile/measurement.h"
 #include "support/unit.h"

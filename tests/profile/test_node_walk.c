@@ -1,4 +1,4 @@
-/* Nodes one after the other: on shared tensors, within the memory that there is, each timed. No time is checked. */
+/* Times nodes one after the other, on shared tensors and within the available memory. Does not check the times. */
 #include "profile/graph_walk.h"
 
 #include "ir/graph.h"

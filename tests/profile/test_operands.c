@@ -1,4 +1,4 @@
-/* Which operands of a measured node share bytes: as in the program that a step is compiled to. */
+/* The operands of a measured node share bytes as in the compiled program of a step. */
 #include "profile/operator_bench.h"
 #include "support/in_place_graph.h"
 #include "support/small_graph.h"

@@ -1,4 +1,4 @@
-/* Operands in memory: within what there is, whatever copies are wanted. */
+/* Operands stay within the available memory, however many copies are requested. */
 #include "ir/graph.h"
 #include "ir/ops/ops.h"
 #include "profile/operator_bench.h"

@@ -1,4 +1,4 @@
-/* Large operators are measured on a part: one that is legal, that runs, and from which the whole follows. */
+/* Large operators are measured on a part, which is legal and runs, and from which the cost of the whole follows. */
 #include <math.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
-/* Profiles of a device that works late, in memory that the CPU has no address for: every operator of a graph and every
- * way between tiers has a cost, devices are told apart, and a device that fails is an error. No number is checked. */
+/* Profiles of a device that executes later, in memory that the CPU cannot address. Every operator of a graph and
+ * every copy between tiers has a cost, devices are distinguished, and a failing device is an error. Does not check
+ * the values. */
 /* ctest: PROCESSORS 2 TIMEOUT 120 */
 #include <math.h>
 #include <string.h>

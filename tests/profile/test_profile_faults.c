@@ -1,4 +1,5 @@
-/* Measuring with an operation that fails: it says so, or does without what was kept; what is kept stays whole. */
+/* Measuring while an operation fails reports an error, or continues without stored results. Stored results stay
+ * valid. */
 /* ctest: PROCESSORS 2 TIMEOUT 3500 LABELS long */
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Costs of operators: every node has one, equal nodes have one measurement, and what was measured is found again. No
- * number of them is checked. */
+/* Costs of operators: every node has one, equal nodes share a measurement, and stored measurements are found. Does
+ * not check the values. */
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Costs of a device that is only described. */
+/* Costs of a described device. */
 #include "machine/kernel_cost.h"
 
 #include <math.h>

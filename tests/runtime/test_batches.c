@@ -1,5 +1,5 @@
-/* Batches: every operator's kernels may work together here, under random policies and streams. What a batch holds
- * follows each other on a stream, waits for nothing within, and touches nothing that another of it writes. */
+/* Batches of instructions, with kernels of every operator, random policies and streams. The instructions of a batch
+ * are consecutive on a stream, wait for nothing within the batch, and touch nothing that another of them writes. */
 #include "base/mem.h"
 #include "ir/ops/ops.h"
 #include "runtime/segments.h"

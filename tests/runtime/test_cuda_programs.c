@@ -1,6 +1,6 @@
-/* Whole programs of CUDA's kernels where there is no device: compiled for the CPU (tests/cuda_emulator), behind streams
- * that do everything later. Losses are the CPU's but for rounding; no policy changes a bit, though some have the CPU
- * make the updates. */
+/* Complete programs of CUDA kernels without a device, compiled for the CPU (tests/cuda_emulator), on streams that
+ * execute later. Losses equal the CPU's within rounding. No policy changes a bit, including policies that update on
+ * the CPU. */
 /* ctest: PROCESSORS 2 TIMEOUT 900 LABELS long */
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Where nothing is clipped, each chunk is updated within backward: the same bits as at the step's end, without the
- * memory for all gradients. */
+/* Without clipping, each chunk is updated within backward: the same bits as at the step's end, without memory for
+ * all gradients. */
 /* ctest: PROCESSORS 2 TIMEOUT 600 */
 /* ctest-again: avx2 slow BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 #include <stdio.h>

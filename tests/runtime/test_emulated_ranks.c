@@ -1,6 +1,6 @@
-/* Ranks whose devices run CUDA's kernels, compiled for the CPU (tests/cuda_emulator) behind streams that do everything
- * later: the bits of one such device. Two ranks on one GPU, which communicate by way of the host's memory and MPI, and
- * two ranks on a GPU each, whose GPUs communicate by the test's NCCL (tests/nccl_double). */
+/* Ranks with CUDA kernels compiled for the CPU (tests/cuda_emulator), on streams that execute later, have the bits
+ * of one such device. Two ranks share a GPU and communicate through host memory and MPI, or have one GPU each and
+ * communicate through the tests' NCCL (tests/nccl_double). */
 /* ctest: PROCESSORS 2 TIMEOUT 1800 LABELS long */
 /* link: -rdynamic */
 #include <libgen.h>

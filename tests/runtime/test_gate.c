@@ -1,4 +1,4 @@
-/* The gate before a step's update: until it opens, no weight and no optimizer state changes, on any stream. */
+/* The gate before a step's update: until it opens, no weight or optimizer state changes, on any stream. */
 /* ctest: PROCESSORS 2 */
 #include <pthread.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Graph segments: none holds what a graph cannot hold, none could be longer, and steps whose graph segments are
- * launched as graphs have the bits of steps that are asked for call by call. */
+/* Graph segments are legal for a CUDA graph and cannot be longer. Steps that launch them as graphs have the bits of
+ * steps with single calls. */
 /* ctest: PROCESSORS 2 LABELS long */
 /* ctest-again: cuda BALLAST_TEST_BACKEND=cuda */
 #include <stdlib.h>

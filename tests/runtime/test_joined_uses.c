@@ -1,5 +1,5 @@
-/* Where a step has one micro-batch, a tied table's rows are added to the head's sum: in one accumulator, with the bits
- * of two that are added up once a step. */
+/* In a step with one micro-batch, the gradient of a tied embedding is added to the head's, in one accumulator. The
+ * bits are those of two accumulators that are summed once per step. */
 /* ctest: PROCESSORS 2 TIMEOUT 300 */
 /* ctest-again: avx2 slow BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Lanes and rounds on one rank: gradients and loss of a step equal, to the bit, what runs over each lane's
- * micro-batches alone give when they are added by the tree; and no policy changes them. */
+/* Lanes and rounds on one rank: gradients and loss of a step equal, to the bit, the tree sum of runs over each
+ * lane's micro-batches. No policy changes them. */
 /* ctest: PROCESSORS 2 TIMEOUT 900 LABELS long */
 /* ctest-again: cuda BALLAST_TEST_BACKEND=cuda */
 #include <stdio.h>

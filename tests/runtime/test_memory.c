@@ -1,5 +1,4 @@
-/* Memory is what the program says: resident memory grows by the arenas' size and no more, and a step allocates nothing,
- * whatever the tiers. */
+/* Resident memory grows by the arenas' size and no more, and a step allocates nothing, with any tiers. */
 /* ctest: PROCESSORS 2 TIMEOUT 600 LABELS long */
 /* ctest-again: avx2 slow BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 #include <math.h>

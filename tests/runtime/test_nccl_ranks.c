@@ -1,5 +1,5 @@
-/* Whole programs whose operations between ranks work on the memory of devices, by the test's NCCL (tests/nccl_double)
- * with the CPU's kernels behind the devices: the same bits as one rank. */
+/* Complete programs with collectives on device memory, through the tests' NCCL (tests/nccl_double), with the CPU's
+ * kernels behind the devices, have the bits of one rank. */
 /* ctest: PROCESSORS 2 TIMEOUT 1800 LABELS long */
 /* link: -rdynamic */
 #include <libgen.h>

@@ -1,5 +1,5 @@
-/* Steps on pairs of sequences: no policy and no pipeline changes their bits, ranks that share tensors make the same
- * within rounding, and the first one's figures are those of plain arithmetic. */
+/* Steps on preference pairs: no policy and no pipeline changes their bits, tensor parallelism gives the same results
+ * within rounding, and the first step's figures equal plain arithmetic. */
 /* ctest: PROCESSORS 2 TIMEOUT 900 */
 #include <math.h>
 #include <stdio.h>

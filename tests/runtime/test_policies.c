@@ -1,4 +1,4 @@
-/* A policy never changes the bits: random ones of all kinds, for every family, against the plain run. */
+/* A policy never changes the bits: random policies of all kinds, for every family, against the plain run. */
 /* ctest: PROCESSORS 2 TIMEOUT 900 LABELS long */
 /* ctest-again: avx2 slow BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 /* ctest-again: cuda BALLAST_TEST_BACKEND=cuda */

@@ -1,5 +1,5 @@
-/* The same bits on any number of ranks: one MPI job a number of ranks trains cases, of which the parent has what one
- * rank without MPI comes to. BALLAST_TEST_MPI says which MPI. */
+/* The same bits on any number of ranks: one MPI job for each number of ranks trains cases, and compares them with
+ * one rank without MPI. BALLAST_TEST_MPI names the MPI. */
 /* ctest: PROCESSORS 2 TIMEOUT 1800 LABELS long */
 /* ctest-again: mpich slow BALLAST_TEST_MPI=mpich */
 /* link: -Wl,--wrap=lane_tree_cut -Wl,--wrap=lane_shares_create */

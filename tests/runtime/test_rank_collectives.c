@@ -1,6 +1,6 @@
-/* Operators that ranks of a group make together, executed: losses and gradients of a graph whose parameters and
- * activations are cut among 2 and 4 ranks against those of the whole graph on one, and the same bits under every
- * policy, by windows and by messages. */
+/* Executes collective operators of a group of ranks. Losses and gradients of a graph that is sharded over 2 and 4
+ * ranks match those of the whole graph on one. The bits are the same under every policy, through windows and
+ * messages. */
 /* ctest: PROCESSORS 2 TIMEOUT 900 LABELS long */
 /* ctest-again: mpich slow BALLAST_TEST_MPI=mpich */
 #include <math.h>

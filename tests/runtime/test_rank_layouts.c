@@ -1,6 +1,6 @@
-/* Every family under tensors that ranks share, positions cut or not, by Megatron-LM's assignment or a solver's, stages
- * of a pipeline, shards of states, adapters, recomputation and swapping: ten steps come within 1e-5 of one rank's. One
- * MPI job a number of ranks trains cases, of which the parent has what one rank comes to. */
+/* Every family with tensor and sequence parallelism, by Megatron-LM's layout or a solver's, with pipeline stages,
+ * shards of states, adapters, recomputation and swapping. The losses of ten steps are within 1e-5 of one rank's. One
+ * MPI job for each number of ranks trains the cases, and the parent compares them with one rank. */
 /* ctest: PROCESSORS 2 TIMEOUT 3600 LABELS long */
 #include <math.h>
 #include <stdio.h>

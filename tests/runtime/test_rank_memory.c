@@ -1,5 +1,5 @@
-/* Memory of ranks: that of all of them grows by their arenas' size and no more; a step allocates nothing, and nothing
- * grows in a thousand. */
+/* The memory of all ranks grows by their arenas' size and no more. A step allocates nothing, and memory does not
+ * grow in a thousand steps. */
 /* ctest: PROCESSORS 2 TIMEOUT 900 LABELS long */
 /* ctest-again: mpich slow BALLAST_TEST_MPI=mpich */
 #include <math.h>

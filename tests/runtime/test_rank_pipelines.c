@@ -1,6 +1,6 @@
-/* Stages of a pipeline never change the bits: losses, norms, weights and optimizer states are those of one rank, by
- * jobs of 2, 4 and 8 ranks, for even and random cuts, interleaved or not, under random policies, with stages alone and
- * with data parallelism with partitions. BALLAST_TEST_MPI says which MPI. */
+/* Pipeline stages never change the bits of losses, norms, weights and optimizer states. Jobs of 2, 4 and 8 ranks
+ * with even and random cuts, virtual stages and random policies, alone and with partitioned data parallelism, are
+ * compared with one rank. BALLAST_TEST_MPI names the MPI. */
 /* ctest: PROCESSORS 2 TIMEOUT 1800 LABELS long */
 /* ctest-again: mpich slow BALLAST_TEST_MPI=mpich */
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Model states partitioned among ranks never change the bits, and every parameter moves: all legal partitions of one
- * family, by jobs of 2, 4 and 8 ranks on 1, 2 and 4 nodes. BALLAST_TEST_MPI says which MPI. */
+/* Partitions of model states never change the bits, and every parameter moves: all legal partitions for one family,
+ * in jobs of 2, 4 and 8 ranks on 1, 2 and 4 nodes. BALLAST_TEST_MPI names the MPI. */
 /* ctest: PROCESSORS 2 TIMEOUT 1800 LABELS long */
 /* ctest-again: mpich slow BALLAST_TEST_MPI=mpich */
 /* link: -Wl,--wrap=executable_prove */

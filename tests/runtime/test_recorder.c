@@ -1,4 +1,4 @@
-/* What the recorder notes of a real step, on one stream and on several. */
+/* The recorder's timeline of a real step, on one stream and on several. */
 /* ctest: PROCESSORS 2 */
 #include <string.h>
 

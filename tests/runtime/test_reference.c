@@ -1,8 +1,11 @@
-/* Models against what PyTorch computes: logits, gradients, and twenty steps of training
- * (tests/reference/make_fixtures.py). Bounds: logits 1e-4; each gradient g of n tensors: |d| <= 1e-4 (|g| + 1e-3 |all|
- * / sqrt(n)), against fp64; losses 1e-5 relative in fp32, 1e-2 in bf16; final weights 1e-4 relative where the
- * gradient is certain in fp32; in bf16, each tensor's update is at most BF16_MAX times as far from the fp32 one as
- * PyTorch's bf16 is, and on average BF16_MEAN times (bf16_updates in model_cases.py). */
+/* Models against PyTorch: logits, gradients, and twenty steps of training (tests/reference/make_fixtures.py). Bounds:
+ *
+ * - logits: 1e-4
+ * - each gradient g of n tensors, against fp64: |d| <= 1e-4 (|g| + 1e-3 |all| / sqrt(n))
+ * - losses: 1e-5 relative in fp32, 1e-2 in bf16
+ * - final weights in fp32: 1e-4 relative, if the gradient is certain in fp32
+ * - final weights in bf16: each tensor's update is at most BF16_MAX times as far from the fp32 update as PyTorch's
+ *   bf16, and BF16_MEAN times on average (bf16_updates in model_cases.py) */
 /* ctest: PROCESSORS 2 TIMEOUT 600 LABELS long */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 /* ctest-again: cuda BALLAST_TEST_BACKEND=cuda */

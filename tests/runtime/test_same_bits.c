@@ -1,5 +1,4 @@
-/* One recipe, one result: whatever the micro-batches per wave, the streams, the order in which they run, and however
- * often. */
+/* A recipe has one result, whatever the micro-batches per wave, the streams and their order, and in every run. */
 /* ctest: PROCESSORS 2 TIMEOUT 600 LABELS long */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 /* ctest-again: cuda BALLAST_TEST_BACKEND=cuda */

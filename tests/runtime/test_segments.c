@@ -1,4 +1,4 @@
-/* Documents packed into one sequence with segments train as the same documents in sequences of their own. */
+/* Documents packed into one sequence with segments train like the same documents in separate sequences. */
 #include "support/unit.h"
 
 #include <math.h>

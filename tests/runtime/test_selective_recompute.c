@@ -1,5 +1,5 @@
-/* Norms and activation functions again in backward: the same bits, with tiles and without, and what they made in
- * forward is not kept until then. */
+/* Selective recomputation of norms and activation functions in backward gives the same bits, with and without tiles,
+ * and does not keep their forward outputs. */
 /* ctest: PROCESSORS 2 TIMEOUT 300 */
 /* ctest-again: avx2 slow BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 #include <stdio.h>

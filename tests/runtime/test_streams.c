@@ -1,5 +1,5 @@
-/* Work that is only asked for: on a backend that does everything later, in any order that streams and events allow, the
- * bits are those of the CPU. */
+/* Asynchronous execution: on a backend that executes everything later, in any order that streams and events allow,
+ * the bits are those of the CPU. */
 /* ctest: PROCESSORS 2 TIMEOUT 900 LABELS long */
 #include <pthread.h>
 #include <stdio.h>

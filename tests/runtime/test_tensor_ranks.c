@@ -1,5 +1,6 @@
-/* Ranks that share tensors train as one rank does: ten steps of every family on 2 and 4 ranks, with data ranks and
- * partitions, under policies that recompute and move; and stages of them to the bit as without stages. */
+/* Tensor parallelism trains like one rank: ten steps of every family on 2 and 4 ranks, with data-parallel ranks and
+ * partitions, under policies that recompute and move. Pipeline stages of such ranks have the bits of ranks without
+ * stages. */
 /* ctest: PROCESSORS 2 TIMEOUT 900 LABELS long */
 #include <math.h>
 #include <stdio.h>

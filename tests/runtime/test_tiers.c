@@ -1,5 +1,5 @@
-/* The runner over three tiers: what a disk may do to it, two programs in the same arenas, and weights read and written
- * from outside. */
+/* The runner over three tiers: disk failures, two programs in the same arenas, and weights read and written from
+ * outside. */
 /* ctest: PROCESSORS 2 TIMEOUT 600 LABELS long */
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,5 @@
-/* MLPs in tiles over a micro-batch's tokens: the same bits under any policy, in less memory, and chosen where that is
- * short.
- */
+/* MLPs that process a micro-batch's tokens in tiles: the same bits under any policy, in less memory, and chosen if
+ * memory is short. */
 /* ctest: PROCESSORS 2 TIMEOUT 600 */
 /* ctest-again: avx2 slow BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 #include <stdio.h>

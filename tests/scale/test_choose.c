@@ -1,4 +1,5 @@
-/* Choosing layouts: the Pareto front is one, everything on it fits, and bounds rule out nothing that belongs there. */
+/* Choice of layouts: the Pareto front has no dominated layout, everything on it fits, and bounds exclude nothing
+ * that belongs to it. */
 #include "machine/cluster.h"
 #include "search/scale/choose.h"
 #include "search/scale/training.h"

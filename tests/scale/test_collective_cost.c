@@ -1,4 +1,4 @@
-/* Collective times: formulas worked out by hand, and what must hold for any group. */
+/* Collective times: formulas worked out by hand, and properties of any group. */
 #include <math.h>
 
 #include "machine/cluster.h"

@@ -1,5 +1,4 @@
-/* Failing nodes: the expected time compared with failures drawn at random, and the best interval compared with others.
- */
+/* Failing nodes: the expected time against random failures, and the best checkpoint interval against others. */
 #include <math.h>
 
 #include "search/scale/forecast.h"

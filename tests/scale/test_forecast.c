@@ -1,4 +1,4 @@
-/* Steps of described jobs: what must hold whatever the numbers are, and memory worked out by hand. */
+/* Steps of described jobs: properties of any numbers, and memory worked out by hand. */
 #include <math.h>
 
 #include "machine/cluster.h"

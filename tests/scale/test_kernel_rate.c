@@ -1,4 +1,4 @@
-/* Kernels by shape: what tiles, tile waves, bytes and alignment do to their time. */
+/* Kernel times by shape: the effects of tiles, tile waves, bytes and alignment. */
 #include <math.h>
 
 #include "machine/cluster.h"

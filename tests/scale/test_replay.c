@@ -1,4 +1,4 @@
-/* Replaying instructions: cases worked out by hand. */
+/* Replay of instructions, against cases worked out by hand. */
 #include <math.h>
 
 #include "base/random.h"

@@ -1,4 +1,4 @@
-/* Rows of published steps: what becomes of their texts, and that wrong ones are named. */
+/* Rows of published steps: parsed texts, and named errors. */
 #include "base/json.h"
 #include "support/scale_rows.h"
 #include "support/unit.h"

@@ -1,5 +1,5 @@
-/* Six blocks, where there is much to choose from: the search finds what compiling and simulating every policy finds,
- * and something nearly as good by a profile that is off. */
+/* Models of six blocks, with many choices: the search finds the result of compiling and simulating every policy, and
+ * with a wrong profile nearly as good a policy. */
 #include <math.h>
 
 #include "support/random_policy.h"

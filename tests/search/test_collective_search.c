@@ -1,4 +1,4 @@
-/* The search of policies for a rank whose graph has collectives. */
+/* The search for policies of a rank whose graph has collectives. */
 #include <math.h>
 
 #include "search/search.h"

@@ -1,5 +1,5 @@
-/* What the search finds, with fewer programs than a start has time for, is no slower than the simple policies that
- * one would set by hand. */
+/* With fewer programs than a start has time for, the search still finds a policy that is no slower than simple
+ * policies set by hand. */
 #include <math.h>
 #include <stdio.h>
 

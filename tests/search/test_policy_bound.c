@@ -1,4 +1,4 @@
-/* Bounds: no program of a policy is faster or smaller than they say. */
+/* Lower bounds: no program of a policy is faster or smaller. */
 #include "base/random.h"
 #include "plan/chunks.h"
 #include "search/policy_bound.h"

@@ -1,4 +1,4 @@
-/* When activations that wait elsewhere leave the device and come back, group by group. */
+/* The times, group by group, at which activations leave the device and return. */
 #include "search/schedule_cost.h"
 #include "support/small_graph.h"
 #include "support/synthetic_costs.h"

@@ -1,4 +1,4 @@
-/* The search finds what compiling and simulating every policy of its space finds. */
+/* The search finds the best policy of its space, compared with compiling and simulating every one. */
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* A search without memory: it says so and leaves nothing behind. */
+/* A search that runs out of memory reports it and leaves nothing allocated. */
 /* ctest: TIMEOUT 3500 */
 #include <string.h>
 

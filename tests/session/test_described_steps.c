@@ -1,6 +1,6 @@
-/* Two depths of simulation, one cost model: a step that is compiled and simulated instruction by instruction
- * (`ballast plan --ranks N --cluster X`) and the same layout simulated by pipeline stages (`--devices N`) take the same
- * time within 5%. */
+/* Two simulations with the same costs agree within 5%: a step that is compiled and simulated instruction by
+ * instruction (`ballast plan --ranks N --cluster X`), and the same layout simulated by pipeline stages (`--devices
+ * N`). */
 #include <math.h>
 #include <string.h>
 

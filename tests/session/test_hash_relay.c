@@ -1,4 +1,4 @@
-/* Hashes of bytes that lie on several ranks are those of all bytes in their order, however they are cut. */
+/* Hashes of bytes on several ranks equal the hash of all bytes in order, however they are divided. */
 /* ctest: PROCESSORS 2 TIMEOUT 120 */
 #include <string.h>
 #include <xxhash.h>

@@ -1,4 +1,4 @@
-/* What is said where a batch has no micro-batches for some lanes or ranks. */
+/* The warning if a batch has no micro-batches for some lanes or ranks. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Bandwidth between ranks of one host is measured once: the next start on the same mesh finds it, on all ranks
- * alike. */
+/* Bandwidth between ranks of a host is measured once. All ranks of the next start on the same mesh find the stored
+ * result. */
 /* ctest: PROCESSORS 2 TIMEOUT 120 */
 /* measures */
 #include <stdio.h>

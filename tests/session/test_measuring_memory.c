@@ -1,5 +1,5 @@
-/* The memory of a host's ranks: each has its own part for the process, and measuring for all of them, in one process,
- * stays within the arenas that they may have. */
+/* The memory of a host's ranks: each has a reserve for its process. Measuring for all of them in one process stays
+ * within their arenas' limits. */
 /* measures */
 /* ctest: PROCESSORS 2 TIMEOUT 300 LABELS long */
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* A loss or gradient that is not finite stops the run and says where it began. */
+/* A loss or gradient that is not finite stops the run, and the message names its origin. */
 /* ctest: PROCESSORS 2 */
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Which plans a device takes: those that were made on one like it, or for a description of it. */
+/* A device accepts plans made on a device of its kind, or for a description of it. */
 #include <stdio.h>
 #include <string.h>
 

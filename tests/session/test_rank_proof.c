@@ -1,5 +1,5 @@
-/* Before a step is trained or planned on several ranks, the programs of all of them are proved together: ranks that
- * hold lanes, ranks that share tensors, stages of a pipeline. */
+/* Before a step on several ranks is trained or planned, the programs of all ranks are proved together: data, tensor
+ * and pipeline parallelism. */
 /* link: -Wl,--wrap=program_compile */
 #include "session/plan.h"
 #include "session/programs.h"

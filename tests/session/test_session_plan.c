@@ -1,4 +1,4 @@
-/* Which policy a plan gets where its step does not fit as it is, and what it says where none fits. */
+/* The policy of a plan whose step does not fit as it is, and the message if no policy fits. */
 #include <math.h>
 #include <string.h>
 

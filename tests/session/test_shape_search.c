@@ -1,5 +1,5 @@
-/* The search over shapes of ranks: as good as every shape by itself, and as compiling and simulating all policies of
- * all shapes. Devices are described, so nothing is measured. */
+/* The search over shapes of ranks is as good as each shape by itself, and as compiling and simulating all policies
+ * of all shapes. Devices are described, so nothing is measured. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Training options in run.json: what was given, what was not, and what versions before null wrote. */
+/* Training options in run.json: given ones, absent ones, and values of versions that did not write null. */
 #include "session/options.h"
 
 #include <stdio.h>

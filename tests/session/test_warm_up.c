@@ -1,4 +1,4 @@
-/* Every kernel is called once before arenas are taken, and what the device has left then decides. */
+/* Every kernel is called once before arenas are allocated. The memory that the device then has left is the limit. */
 #include "session/engine.h"
 
 #include <string.h>

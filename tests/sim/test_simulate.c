@@ -1,4 +1,4 @@
-/* The simulator: cases worked out by hand, and what must hold for any program and costs. */
+/* The simulator: cases worked out by hand, and properties of any program and costs. */
 #include <math.h>
 #include <string.h>
 

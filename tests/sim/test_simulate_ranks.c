@@ -1,4 +1,4 @@
-/* What operations between ranks cost in a program: by the group of each, and by the algorithm that runs. */
+/* Costs of collectives in a program, by the group and the algorithm of each. */
 #include <math.h>
 
 #include "compiler/program.h"

@@ -1,5 +1,5 @@
-/* Stages of a pipeline simulated together: the published times of 1F1B and of its interleaved form where nothing but
- * layers takes time, messages that take some, and stages that do not fit together. */
+/* Pipeline stages simulated together: the published times of 1F1B and interleaved 1F1B if only layers take time,
+ * messages that take time, and stages that do not match. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* What two steps' summaries say of where they are apart. */
+/* Comparisons of two steps' summaries, which show where they differ. */
 #include "search/sim/step_summary.h"
 #include "support/unit.h"
 

@@ -1,4 +1,4 @@
-/* Timelines as JSON: enough for readers that have no program. */
+/* Timelines as JSON contain enough for readers without the program. */
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* The directory of the disk tier: what it must be, what it is left as, and what is said when it does not do. */
+/* The directory of the disk tier: requirements, its state afterwards, and messages. */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

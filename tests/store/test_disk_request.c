@@ -1,4 +1,4 @@
-/* What becomes of a request when the system does a part of it or none. */
+/* Disk requests that the system completes partly or not at all. */
 #include <errno.h>
 
 #include "runtime/store/arena.h"

@@ -1,5 +1,4 @@
-/* The disk tier moves the right bytes, by each engine, past the page cache and through it, and says so when it cannot.
- */
+/* The disk tier moves the right bytes with each engine, directly and through the page cache, and reports errors. */
 /* ctest: PROCESSORS 2 */
 #include "runtime/store/store.h"
 
