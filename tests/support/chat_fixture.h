@@ -1,4 +1,4 @@
-/* The fixtures of conversations: templates of families, and a tokenizer with their marks. */
+/* Fixtures for conversations: templates of families, and a tokenizer with their special tokens. */
 #pragma once
 
 #include <jansson.h>

@@ -1,5 +1,5 @@
-/* A small training graph that has collectives of parts of tensors in every way that ops.h has, and the same graph
- * whole. */
+/* A small training graph with collectives on parts of tensors, in every form of ops.h, and the same graph without
+ * parts. */
 #pragma once
 
 #include "ir/graph.h"

@@ -1,5 +1,5 @@
-/* Operations between ranks on data that each rank can make of all ranks, and what they must come to: by a plain tree in
- * one process, written apart from the product's. The same checks for threads and for MPI. */
+/* Collectives on data that each rank can compute for all ranks, and their expected results from a plain tree in one
+ * process, written independently of the product. Threads and MPI use the same checks. */
 #pragma once
 
 #include "backend/backend.h"

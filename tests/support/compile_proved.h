@@ -1,4 +1,4 @@
-/* A program as the compiler makes it, proved. */
+/* Compiles a program and proves it. */
 #pragma once
 
 #include "compiler/program.h"

@@ -1,4 +1,4 @@
-/* Configs of fixtures, read as model_open reads them, with a key changed. */
+/* Configs of fixtures with one key changed, read as model_open reads them. */
 #pragma once
 
 #include "model/model.h"

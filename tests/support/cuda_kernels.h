@@ -1,4 +1,4 @@
-/* CUDA's kernels without its backend, for the emulator. */
+/* CUDA kernels without the CUDA backend, for the emulator. */
 #pragma once
 
 #include "backend/backend.h"

@@ -1,4 +1,4 @@
-/* A directory for tests of data: with a small tokenizer, and options for datasets of what a test puts there. */
+/* A directory for tests of data, with a small tokenizer, and options for datasets of the files that a test writes. */
 #pragma once
 
 #include <stdbool.h>

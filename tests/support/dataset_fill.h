@@ -1,4 +1,4 @@
-/* Whole batches of a dataset. */
+/* Reads complete batches of a dataset. */
 #pragma once
 
 #include "data/dataset.h"

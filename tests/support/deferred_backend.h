@@ -1,13 +1,11 @@
-/* A backend that does nothing when it is asked, as a GPU: the CPU's kernels behind queues. One thread, the device,
- * takes from the heads of the streams in an order drawn by a seed, as late as it may or as it likes, and knows of no
- * order but that of each stream and of events. So what a program's runner leaves to luck comes out wrong, on any
- * machine.
+/* A backend that executes nothing immediately, like a GPU: the CPU's kernels behind queues. One thread, the device,
+ * takes items from the heads of the streams, in a random order with a seed and as late as allowed. It respects only the
+ * order of each stream and of events. So if a program's runner relies on luck, results are wrong on any machine.
  *
- * Captured calls are noted with their arguments and done at each launch alone; a step's values are read where the call
- * says, in the device's memory, when it is done. What a
- * thread may not ask for while it captures (all but kernels, zeros and copies) fails, and the capture with it.
- *
- * The device tier's addresses can be neither read nor written: behind them the device finds the memory elsewhere. */
+ * Captured calls are recorded with their arguments and executed only at each launch. A step's values are read from
+ * the device's memory when the call executes. During a capture, all calls but kernels, zeroing and copies fail, and
+ * so does the capture. Host code can neither read nor write the device tier's addresses: the device maps them to
+ * other memory. */
 #pragma once
 
 #include "backend/backend.h"

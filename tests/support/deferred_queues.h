@@ -1,5 +1,5 @@
-/* Streams, events and graphs of a device that works behind their back: one thread takes from the heads of the streams
- * in an order drawn by a seed (deferred_backend.h). What an item does is its owner's business. */
+/* Streams, events and graphs of a device that works asynchronously. One thread takes items from the heads of the
+ * streams, in a random order with a seed (deferred_backend.h). The owner of an item defines its work. */
 #pragma once
 
 #include "backend/backend.h"

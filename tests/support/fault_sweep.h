@@ -1,4 +1,4 @@
-/* Makes each operation of a kind fail in turn and checks what comes of it. */
+/* Makes each operation of a kind fail in turn, and checks the result. */
 #pragma once
 
 #include <stdbool.h>

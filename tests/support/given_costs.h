@@ -1,8 +1,7 @@
-/* Costs in place of measured ones, in every test program of a module with sessions that does not say `measures`
- * (cmake/Tests.cmake): no plan then depends on the machine or on how busy it is.
- *
- * The linker calls these functions in place of those of session/machine_costs.h. Before it is "measured" nothing is
- * known, as with an empty cache directory. A described device keeps the costs of its data sheet. */
+/* Fixed costs instead of measured ones, for every test program of a module with sessions whose source lacks the
+ * comment `measures` (tests/CMakeLists.txt). No plan then depends on the machine or on its load. The linker replaces
+ * the functions of session/machine_costs.h with these. Before the first "measurement" nothing is known, as with an
+ * empty cache directory. A described device keeps the costs of its data sheet. */
 #pragma once
 
 #include "session/machine_costs.h"

@@ -1,5 +1,5 @@
-/* Graphs of a group's ranks, executed side by side in one process: the same node of all ranks, then the next; what
- * ranks communicate is done here. */
+/* Executes the graphs of a group's ranks in one process: each node on all ranks, then the next. Communication
+ * between ranks happens here. */
 #pragma once
 
 #include "ir/graph.h"

@@ -1,4 +1,4 @@
-/* Runs a model's program step by step, by a session, its plan and its engine: for tests that compare it with recorded
+/* Runs a model's program step by step, with a session, its plan and its engine. Tests compare it with recorded
  * references and with itself, under any policy. */
 #pragma once
 

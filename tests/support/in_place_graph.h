@@ -1,5 +1,6 @@
-/* A graph in which two nodes may write over their input (node_in_place_input) and each of the others may not: it reads
- * an input of the step, has no such operand, has the operand twice, leaves it to a later reader, or is kept itself. */
+/* A graph in which two nodes may overwrite their input (node_in_place_input), and each other node may not. Those
+ * read an input of the step, have no such operand, have the operand twice, leave it to a later reader, or the
+ * operand is kept. */
 #pragma once
 
 #include <string.h>

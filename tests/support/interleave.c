@@ -1,5 +1,5 @@
-/* One step with the streams' issues in random order. Whether an issue may start is decided as workers decide it, by
- * counting ended issues, and so independently of the vector clocks by which waits were added. */
+/* Executes one step with the streams' issues in random order. An issue may start by the rule of the workers, who
+ * count ended issues. The rule is independent of the vector clocks with which the compiler adds waits. */
 #include "support/interleave.h"
 
 #include <string.h>

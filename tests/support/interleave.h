@@ -1,4 +1,4 @@
-/* One step with its streams' issues in random order. */
+/* Executes one step with its streams' issues in random order. */
 #pragma once
 
 #include "runtime/runner.h"

@@ -1,4 +1,4 @@
-/* What tests of profiles measure, and what of it is kept, as if it had been measured otherwise. */
+/* Measures profiles for tests, and changes stored results as if they had been measured differently. */
 #pragma once
 
 #include "ir/graph.h"

@@ -1,5 +1,5 @@
-/* Small training runs of ranks that share tensors, are stages of a pipeline, have shards of states, or several of
- * these: what must come near one rank's losses. */
+/* Small training runs with tensor parallelism, pipeline stages, sharded states, or combinations. Their losses must
+ * be close to one rank's. */
 #pragma once
 
 #include "comm/comm.h"

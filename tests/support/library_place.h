@@ -1,4 +1,4 @@
-/* Calls of ballast.h: a model, a text and options to train it by, and what a call has to say. */
+/* For tests of ballast.h: a model, a text and options to train with, and expected results of calls. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,4 +1,5 @@
-/* Which elements of each parameter a training run moved: for layouts in which some are never updated. */
+/* Finds the elements of each parameter that a training run changed, to detect layouts in which some are never
+ * updated. */
 #pragma once
 
 #include "support/harness.h"

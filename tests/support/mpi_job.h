@@ -1,5 +1,5 @@
-/* Jobs of several ranks, for tests: which MPI is here, jobs of the program that a user's own mpirun starts, jobs whose
- * ranks are the test program itself, and the processes of either. */
+/* Jobs of several ranks for tests: the installed MPI, jobs of the program that a user's mpirun starts, jobs whose
+ * ranks are the test program, and the processes of both. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* Damages files as campaigns of mutations do: one random change of a file's JSON or of its bytes. */
+/* Damages a file with one random change of its JSON or of its bytes. */
 #pragma once
 
 #include <jansson.h>

@@ -1,8 +1,8 @@
-/* Cases of a test program one by one, each in a process of its own: after a failure on a GPU every later call of the
- * process fails, so that other cases of it would tell nothing (bench/gpu/parts.sh). Stands before cmocka's function of
- * that name in every test program (tests/CMakeLists.txt).
+/* Runs one case of a test program in its own process. After a failure on a GPU, every later call of the process fails,
+ * so its other cases would show nothing (bench/gpu/parts.sh). Replaces cmocka's function of that name in every test
+ * program (tests/CMakeLists.txt).
  *
- * BALLAST_TEST_CASES=list in the environment prints the names, a line each; any other value is the one case to run. */
+ * BALLAST_TEST_CASES=list in the environment prints the names, one per line. Any other value is the case to run. */
 #include <libgen.h>
 #include <limits.h>
 #include <stdbool.h>

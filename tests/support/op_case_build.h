@@ -1,5 +1,5 @@
-/* What the files that build operator cases share, op_case_layers.c, op_case_heads.c and op_case_experts.c: tensors of a
- * case, and the builders that op_cases.c lists. */
+/* Shared by the files that build operator cases (op_case_layers.c, op_case_heads.c and op_case_experts.c): tensors
+ * of a case, and the builders that op_cases.c lists. */
 #pragma once
 
 #include "support/op_cases.h"

@@ -1,4 +1,4 @@
-/* Cases of heads and losses, of what is summed over gradients, and of updates. */
+/* Cases of heads, losses, reductions over gradients, and updates. */
 #include "support/op_case_build.h"
 
 /* Most logits are bent by it. */

@@ -1,4 +1,4 @@
-/* Cases of the operators of a layer: embeddings, products, norms, rotary positions, attention, activations, parts. */
+/* Cases of the operators of a layer: embeddings, GEMMs, norms, rotary positions, attention, activations, parts. */
 #include "support/op_case_build.h"
 
 /* Rows of the table that stand for no token. */

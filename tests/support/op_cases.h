@@ -1,8 +1,9 @@
-/* One list of operator cases: each builds a small graph with one operator (and the forward operator before a gradient).
- * It drives the tests of tests/backend and the benchmark bench/ops.c.
+/* The list of operator cases. Each builds a small graph with one operator, and before a gradient also the forward
+ * operator. The tests of tests/backend and the benchmark bench/ops.c use it.
  *
- * Names say what a tensor is: the gradient of an input "x" is "d.x", the output's gradient is "dy"; tokens, targets,
- * positions, segments and clip are filled with fitting values (op_instance.h). The case's node is the graph's last. */
+ * Names identify tensors: "d.x" is the gradient of an input "x", and "dy" the gradient of the output. Tokens,
+ * targets, positions, segments and clip get suitable values (op_instance.h). The case's node is the last of the
+ * graph. */
 #pragma once
 
 #include "ir/graph.h"

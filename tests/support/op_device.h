@@ -1,4 +1,4 @@
-/* The CUDA device that operators are tested on (op_instance.h). Without CUDA in the build there is none. */
+/* The CUDA device for tests of operators (op_instance.h). None if the build has no CUDA. */
 #pragma once
 
 #include "backend/backend.h"

@@ -1,9 +1,9 @@
-/* A graph of a few nodes made ready to run: buffers between canaries, values, kernels. Free of the test library, for
- * the benchmark's sake.
+/* Prepares a graph of a few nodes to run: buffers between canaries, values, kernels. Does not depend on the test
+ * library, so that benchmarks can use it.
  *
- * It runs on the CPU, or, where BALLAST_TEST_BACKEND is "cuda", on the first CUDA device: buffers have a twin in the
- * device's memory, which is set before each node and read back after it, canaries included, so that all else is alike.
- */
+ * The graph runs on the CPU, or on the first CUDA device if BALLAST_TEST_BACKEND is "cuda". Each buffer then has a
+ * copy in the device's memory, canaries included, which is written before each node and read back after it, so that
+ * tests need no other change. */
 #pragma once
 
 #include "backend/backend.h"

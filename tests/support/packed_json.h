@@ -1,4 +1,4 @@
-/* Large JSON fixtures, which are stored compressed by gzip (tests/reference/packed_json.py). */
+/* Large JSON fixtures, compressed with gzip (tests/reference/packed_json.py). */
 #pragma once
 
 #include <jansson.h>

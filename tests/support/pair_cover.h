@@ -1,4 +1,4 @@
-/* Rows of values, one of each axis, in which each pair of values of two axes occurs: a pairwise cover. */
+/* Builds a pairwise cover: rows with one value per axis, in which each pair of values of two axes occurs. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,14 +1,14 @@
-/* What the operations of a partition move between ranks, as closed forms: the communication of AMSP (arXiv 2311.00257,
- * section 3) with M = rounds for gradients and waves for parameters, and with the real number formats. A step has, of
- * each chunk:
- *     each gather of its parameters   an all-gather among p neighbours (the paper's: two a wave)
- *     each round, gradients whole     an all-reduce of fp32 sums over all ranks
- *                 gradients cut in g  a reduce-scatter over all ranks; then those with the same g-shard gather it
- *     gradients cut                   an all-gather of the norms' block sums (fp64) among g neighbours
- *     states cut finer than           an all-gather of new parameters among the ranks that hold one p-shard
- *     parameters
- * The formulas hold where all ranks of a node have one node of the lanes' tree above them, as with a rank a lane. A
- * round to which some ranks have nothing to add moves less: partition_traffic_add_sum counts it block by block. */
+/* The bytes that the collectives of a partition move between ranks, in closed form: the communication of AMSP (arXiv
+ * 2311.00257, section 3) with M = rounds for gradients and waves for parameters, and with the actual number formats.
+ * For each chunk, a step has:
+ *     each gather of its parameters   an all-gather among p neighbours (in the paper, two per wave)
+ *     each round, whole gradients     an all-reduce of fp32 sums over all ranks
+ *                 g gradient shards   a reduce-scatter over all ranks; then ranks with the same g-shard gather it
+ *     gradient shards                 an all-gather of the norms' block sums (fp64) among g neighbours
+ *     more shards of states than      an all-gather of new parameters among the ranks that hold one p-shard
+ *     of parameters
+ * The formulas hold if all ranks of a node are below one node of the lanes' tree, as with one rank per lane. A round in
+ * which some ranks have nothing to add moves less: partition_traffic_add_sum counts it block by block. */
 #pragma once
 
 #include <stdint.h>

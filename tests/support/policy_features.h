@@ -1,4 +1,4 @@
-/* What a policy makes use of: for sweeps over random policies that must not miss a kind of them. */
+/* The features that a policy uses, so that sweeps over random policies can check that they cover all. */
 #pragma once
 
 #include "plan/plan.h"

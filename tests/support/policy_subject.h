@@ -1,4 +1,4 @@
-/* Small training runs under a policy, whose losses, norms and weights are the same bit for bit under any other. */
+/* Small training runs under a policy. Losses, norms and weights are the same, bit for bit, under any other policy. */
 #pragma once
 
 #include "support/outcome.h"

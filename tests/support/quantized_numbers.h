@@ -1,4 +1,4 @@
-/* The numbers of a weight in a format of fewer bits, one by one by the definition of ir/weight_format.h. */
+/* Dequantizes a weight number by number, by the definition of ir/weight_format.h. */
 #pragma once
 
 #include "ir/weight_format.h"

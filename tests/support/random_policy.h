@@ -1,4 +1,4 @@
-/* Random legal policies: every tier, chunk size, number of buffers and schedule that the compiler must take. */
+/* Random legal policies with every tier, chunk size, number of buffers and schedule that the compiler must accept. */
 #pragma once
 
 #include "ir/graph.h"

@@ -1,4 +1,4 @@
-/* Small training runs for ranks: what must have the same bits on any number of them. */
+/* Small training runs that have the same bits on any number of ranks. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,5 +1,4 @@
-/* Cases for ranks in which each pair of values of two axes occurs: a pairwise cover. Each case is trained by one job,
- * its own. */
+/* A pairwise cover of cases for ranks: each pair of values of two axes occurs. A separate job trains each case. */
 #pragma once
 
 #include "support/rank_case.h"

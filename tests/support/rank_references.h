@@ -1,4 +1,4 @@
-/* What one rank comes to, by cases, in a file that ranks compare theirs with. */
+/* The results of one rank for each case, in a file with which ranks compare theirs. */
 #pragma once
 
 #include "support/rank_case.h"

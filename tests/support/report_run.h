@@ -1,4 +1,4 @@
-/* The runs of tests/fixtures/report, which are stored as archives. */
+/* The runs in tests/fixtures/report, which are stored as archives. */
 #pragma once
 
 /* Unpacks tests/fixtures/report/NAME.tar.gz into `folder` and writes "folder/NAME" to `path`. Fails the test where it

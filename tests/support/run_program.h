@@ -1,4 +1,4 @@
-/* Runs the built program `ballast` as a user does. */
+/* Runs the built program `ballast` as a user would. */
 #pragma once
 
 #include <sys/types.h>

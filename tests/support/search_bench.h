@@ -1,5 +1,4 @@
-/* A small model on a machine that nobody measured, for tests of the search: with what every policy of its space takes.
- */
+/* A small model on an invented machine for tests of the search, with the cost of every policy of its space. */
 #pragma once
 
 #include "search/search.h"

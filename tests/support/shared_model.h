@@ -1,4 +1,4 @@
-/* Models of the fixtures' families whose heads and features 2 and 4 ranks can share. */
+/* Models of the fixtures' families whose heads and features are divisible by 2 and 4 ranks. */
 #pragma once
 
 #include "model/model.h"

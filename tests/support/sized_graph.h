@@ -1,4 +1,4 @@
-/* The loss of a new model of a family, in bf16, as a graph of a few sizes. */
+/* The graph of the loss of a new bf16 model of a family, in a few sizes. */
 #pragma once
 
 #include "model/model.h"

@@ -1,4 +1,4 @@
-/* Small training graphs for tests of the compiler: built from operators alone, without a model's files. */
+/* Small training graphs for tests of the compiler, built from operators without a model's files. */
 #pragma once
 
 #include "compiler/program.h"

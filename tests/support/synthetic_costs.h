@@ -1,4 +1,4 @@
-/* Costs that nobody measured: machines of several kinds, for tests of what is decided by costs. */
+/* Synthetic costs: machines of several kinds, for tests of decisions that depend on costs. */
 #pragma once
 
 #include "search/sim/costs.h"

@@ -1,5 +1,5 @@
-/* Ranks as threads of one process, on a wire of mailboxes: the engine of many ranks without MPI, under sanitizers, in
- * schedules that a seed makes. */
+/* Ranks as threads of one process, connected by mailboxes: tests the engine of many ranks without MPI, under
+ * sanitizers, in random schedules with a seed. */
 #pragma once
 
 #include "comm/comm.h"

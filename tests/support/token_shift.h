@@ -1,9 +1,9 @@
-/* An operator that Ballast does not have, added from outside as one inside is: token_shift.c defines it (as a file of
- * src/ir/ops does), kernel_token_shift.c has its kernels (as a file of src/backend/cpu does). For
- * tests/ops/test_add_operator.c.
+/* An operator that Ballast lacks, for tests/ops/test_add_operator.c. It is added from outside in the same way as from
+ * inside: token_shift.c defines it (like a file of src/ir/ops), and kernel_token_shift.c has its kernels (like a file
+ * of src/backend/cpu).
  *
  * x [S,T,C] -> y [S,T,C]: y[t] = x[t] + mix * x[t-1], and y[0] = x[0], as recurrent models blend each token with the
- * one before it. Tokens depend on each other, so it has a cache when decoding. */
+ * previous one. Tokens depend on each other, so it has a cache for decoding. */
 #pragma once
 
 #include "backend/backend.h"

@@ -1,4 +1,4 @@
-/* Programs without data, for tests of what takes when: instructions with seconds on streams, and their waits. */
+/* Programs without data, for tests of timing: instructions with durations on streams, and their waits. */
 #pragma once
 
 #include "search/sim/costs.h"

@@ -1,4 +1,4 @@
-/* cmocka with the headers that it must follow: include this in place of <cmocka.h>. */
+/* Includes cmocka after the headers that it requires. Include this instead of <cmocka.h>. */
 #pragma once
 
 #include <setjmp.h>

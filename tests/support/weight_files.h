@@ -1,4 +1,4 @@
-/* safetensors files and models for tests, made without the code under test. */
+/* safetensors files and models for tests, written without the code under test. */
 #pragma once
 
 #include <jansson.h>

@@ -1,5 +1,4 @@
-/* The template engine, rule by rule, compared with what Jinja makes of the same templates in transformers' environment.
- */
+/* The template engine, rule by rule, compared with Jinja in transformers' environment on the same templates. */
 #include "support/unit.h"
 
 #include <jansson.h>

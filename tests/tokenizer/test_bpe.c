@@ -1,5 +1,5 @@
-/* Merging: on random vocabularies, ranks and words the ids are those of the plain definition (merge the leftmost pair
- * of the lowest rank, again and again), however the word is cut on the way. */
+/* BPE merges: on random vocabularies, ranks and words, the ids are those of the plain definition (repeatedly merge
+ * the leftmost pair of the lowest rank), however the word is divided meanwhile. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,5 @@
-/* Tokenizers equal the `tokenizers` library: ids and decoded text recorded by
- * tests/reference/make_tokenizer_fixtures.py for texts in many scripts, awkward ones, and random strings (their seed is
- * in texts.json). */
+/* Tokenizers against the `tokenizers` library: ids and decoded text that tests/reference/make_tokenizer_fixtures.py
+ * recorded. The texts are in many scripts, contain awkward cases and random strings (texts.json has their seed). */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* Every allocation and file operation of the tokenizer fails in turn: a status and a message, nothing leaked. */
+/* Every allocation and file operation of the tokenizer fails in turn. Each gives a status and a message, and leaks
+ * nothing. */
 #include <string.h>
 
 #include "base/file.h"

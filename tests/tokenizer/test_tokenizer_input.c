@@ -1,4 +1,4 @@
-/* Tokenizer files that are wrong, or ask for what is not supported: refused with the name of what it is. */
+/* Wrong tokenizer files, and files with unsupported features, are refused with a message that names the cause. */
 #include <stdio.h>
 #include <string.h>
 

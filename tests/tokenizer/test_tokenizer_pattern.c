@@ -1,4 +1,4 @@
-/* Patterns as they are written for PCRE2, and what they find, also where the text goes on. */
+/* Translation of patterns for PCRE2, and their matches, also if the text continues. */
 #include <stdlib.h>
 #include <string.h>
 

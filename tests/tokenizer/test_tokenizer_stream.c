@@ -1,5 +1,5 @@
-/* Decoding id by id: what comes out when. (That all of it is the text of tokenizer_decode is tested with the fixtures
- * in test_tokenizer.c.) */
+/* Decoding id by id: when each piece of text appears. (test_tokenizer.c checks that all pieces together equal the
+ * text of tokenizer_decode.) */
 #include <string.h>
 
 #include "base/text.h"

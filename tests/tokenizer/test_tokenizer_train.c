@@ -1,4 +1,4 @@
-/* Training gives the tokens and merges of the `tokenizers` library, and a file that is read back. */
+/* Training gives the tokens and merges of the `tokenizers` library, and a file that can be read. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Runs that train adapters or a part of the weights: what their directories hold, resuming, memory. */
+/* Runs that train adapters or a part of the weights: the files in their directories, resuming, memory. */
 /* ctest: PROCESSORS 2 */
 #include <math.h>
 #include <stdio.h>

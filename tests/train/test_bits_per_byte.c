@@ -1,4 +1,4 @@
-/* Evaluation in numbers that are known without it: a model for which all tokens are equally likely. */
+/* Evaluation with known results: a model for which all tokens are equally likely. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

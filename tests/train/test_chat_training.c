@@ -1,4 +1,4 @@
-/* A fine-tune on conversations reaches the losses of PyTorch, step by step, however the examples are laid out. */
+/* Fine-tuning on conversations reaches the losses of PyTorch, step by step, in any layout of the examples. */
 /* ctest: PROCESSORS 2 */
 #include <jansson.h>
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Checkpoints that ranks write concurrently are one rank's, byte for byte; a failure of one is all ranks', and
- * leaves the one before whole. */
+/* Checkpoints that ranks write concurrently equal one rank's, byte for byte. A failure of one rank is a failure of
+ * all, and the previous checkpoint stays valid. */
 /* ctest: PROCESSORS 2 TIMEOUT 1200 LABELS long */
 #include <stdio.h>
 #include <string.h>

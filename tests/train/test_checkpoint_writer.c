@@ -1,5 +1,5 @@
-/* Checkpoints that are written while the next step runs are those that would have been written before it; a process
- * that is killed meanwhile goes on from what was whole. */
+/* Checkpoints that are written during the next step equal those written before it. A process that is killed
+ * meanwhile resumes from the last complete checkpoint. */
 /* ctest: PROCESSORS 2 */
 #include <math.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
-/* Whole runs on a device whose memory the CPU has no address for: metrics, checkpoints, models, samples, evaluations
- * and texts are byte for byte those of the CPU. */
+/* Complete runs on a device whose memory the CPU cannot address: metrics, checkpoints, models, samples, evaluations
+ * and texts equal the CPU's, byte for byte. */
 /* ctest: PROCESSORS 2 TIMEOUT 600 LABELS long */
 #include <stdio.h>
 #include <stdlib.h>

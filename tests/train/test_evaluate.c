@@ -1,4 +1,4 @@
-/* Evaluation of what a run wrote gives its last validation loss, bit for bit; steps allocate nothing. */
+/* Evaluating a run's model gives its last validation loss, bit for bit. Steps allocate nothing. */
 /* ctest: PROCESSORS 2 */
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,4 @@
-/* Evaluation whose batches ranks share: the number of one rank, to the bit; data that differ between ranks are named.
- */
+/* Evaluation on several ranks gives the loss of one rank, to the bit. Data that differ between ranks are named. */
 /* ctest: PROCESSORS 2 */
 #include <stdio.h>
 #include <string.h>

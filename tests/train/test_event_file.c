@@ -1,4 +1,4 @@
-/* Event files record by record: lengths, checksums, messages; the file of a run that goes on. */
+/* Event files, record by record: lengths, checksums, messages; and the file of a resumed run. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* What metrics.jsonl says of experts: every token's slots in every layer, in the first step and each tenth; the same
- * whether micro-batches are in memory together, ranks share them, or a run was stopped between. */
+/* Expert counts in metrics.jsonl: every token's slots in every layer, in the first step and every tenth. They are
+ * the same for any wave, number of ranks, and after a stop and resume. */
 /* ctest: PROCESSORS 2 */
 #include <jansson.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Learning-rate schedules against closed forms and the rates that the reference runs recorded. */
+/* Learning-rate schedules against closed forms and the rates recorded in the reference runs. */
 #include <math.h>
 #include <stdio.h>
 

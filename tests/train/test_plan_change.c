@@ -1,5 +1,5 @@
-/* A run that changes its policy between steps is the run that does not, bit for bit, and an error on the way costs
- * nothing. */
+/* A run that changes its policy between steps equals one that does not, bit for bit. An error during the change has
+ * no effect on the run. */
 /* ctest: PROCESSORS 2 */
 #include "train/loop.h"
 #include "train/plan_watch.h"

@@ -1,5 +1,4 @@
-/* Ten steps of direct preference optimisation reach the losses, rewards and norms of TRL's, from texts and from
- * conversations, and by each of the losses. */
+/* Ten steps of DPO reach the losses, rewards and norms of TRL, from texts and conversations, with each loss. */
 /* ctest: PROCESSORS 2 */
 #include <jansson.h>
 #include <math.h>

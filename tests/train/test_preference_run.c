@@ -1,6 +1,5 @@
-/* Direct preference optimisation from lines of two answers: the margin rises, a run goes on to the bit without
- * computing its reference again, evaluation gives what validation gave, and ranks give one rank's bits, or, where they
- * share tensors, its numbers. */
+/* DPO on preference pairs: the margin rises. A run resumes to the bit without computing its reference again, and
+ * evaluation equals validation. Several ranks give one rank's bits, or with tensor parallelism its numbers. */
 /* ctest: PROCESSORS 2 */
 #include <jansson.h>
 #include <math.h>

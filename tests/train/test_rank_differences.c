@@ -1,4 +1,4 @@
-/* Ranks that do not have the same model or data end with one message of all, before anything is written. */
+/* Ranks with different models or data end with one message for all, before anything is written. */
 /* ctest: PROCESSORS 2 TIMEOUT 300 LABELS long */
 /* ctest-again: mpich slow BALLAST_TEST_MPI=mpich */
 #include <stdio.h>

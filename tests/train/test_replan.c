@@ -1,4 +1,4 @@
-/* When a run changes its plan, and whether costs that are wrong are repaired by what its steps took. */
+/* When a run changes its plan, and whether measured steps correct wrong costs. */
 /* ctest: PROCESSORS 1 */
 #include "train/plan_watch.h"
 

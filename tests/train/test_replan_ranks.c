@@ -1,5 +1,5 @@
-/* Ranks that change their plan together are the ranks that do not, bit for bit: at random, since one of them has less
- * memory, by what all of them recorded, and with an error on one of them. */
+/* Ranks that change their plan together equal ranks that do not, bit for bit: at random, because one rank has less
+ * memory, because of what all recorded, and with an error on one of them. */
 /* ctest: PROCESSORS 2 */
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* A run that stops and goes on is the run that did not stop: metrics, weights and optimizer state, bit for bit. */
+/* A run that stops and resumes equals one that did not stop: metrics, weights and optimizer state, bit for bit. */
 /* ctest: PROCESSORS 2 */
 /* ctest-again: avx2 slow BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 #include <signal.h>

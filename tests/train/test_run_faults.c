@@ -1,5 +1,6 @@
-/* A run of which one allocation, file operation or thread fails, from the first to the last: it says so and leaves what
- * going on ends as if nothing had been, or nothing at all. In one tier and over three, begun and resumed. */
+/* Runs in which one allocation, file operation or thread fails, for each of them. The run reports the failure. It
+ * leaves either nothing, or a directory that resumes as if nothing had failed. In one tier and over three, new and
+ * resumed. */
 /* ctest: PROCESSORS 2 TIMEOUT 3500 LABELS long */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Runs whose length is given in epochs: as many steps as the passes take, whatever the data are; the bits of a run of
- * so many steps; and what is refused. */
+/* Runs with a length in epochs: the number of steps for any data, the bits of a run with as many steps, and
+ * refusals. */
 #include <stdio.h>
 #include <string.h>
 

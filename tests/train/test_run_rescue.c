@@ -1,4 +1,4 @@
-/* A run whose directory is renamed or removed while it trains, on one rank or several, or whose data are cut short. */
+/* Runs whose directory is renamed or removed during training, on one rank or several, or whose data are truncated. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-/* Samples while training change no bit, take no memory of their own, and are the same through stop and resume;
- * texts by the parts of `generate`. */
+/* Samples during training change no bit, take no memory of their own, and are the same after a stop and resume. Also
+ * generates texts with the parts of `generate`. */
 /* ctest: PROCESSORS 2 */
 #include <stdio.h>
 #include <string.h>

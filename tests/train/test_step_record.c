@@ -1,4 +1,4 @@
-/* Which step of a run is recorded, and what its file says. */
+/* The recorded step of a run, and the contents of its file. */
 #include <stdio.h>
 #include <string.h>
 

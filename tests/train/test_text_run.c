@@ -1,5 +1,5 @@
-/* Runs that begin before their text is tokenized: the bits of a run that found its tokens in the cache, also when they
- * are killed and go on; errors in later text at the step that reads it. */
+/* Runs that begin before their text is tokenized have the bits of runs with cached tokens, also after a kill and
+ * resume. Errors in later text are reported by the step that reads it. */
 #include <omp.h>
 #include <signal.h>
 #include <stdio.h>
