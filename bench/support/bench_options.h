@@ -1,4 +1,4 @@
-/* Command lines of benchmarks that run training steps: one table says what a program takes. */
+/* Command lines of benchmarks that run training steps. A table lists the options of a program. */
 #pragma once
 
 #include "support/model_step.h"

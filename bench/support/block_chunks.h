@@ -1,4 +1,4 @@
-/* Chunks that a block needs at once: how many buffers a policy must have. */
+/* Counts the chunks that a block needs at once, which is the minimum number of a policy's buffers. */
 #pragma once
 
 #include "plan/chunks.h"

@@ -1,4 +1,4 @@
-/* Ways from one layout to another: sections 1 and 2. */
+/* Conversions between layouts: sections 1 and 2. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

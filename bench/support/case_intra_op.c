@@ -1,4 +1,4 @@
-/* Integer programs of strategies: sections 6 and 8. */
+/* Integer programs that choose strategies: sections 6 and 8. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

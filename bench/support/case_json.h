@@ -1,4 +1,4 @@
-/* Reading cases with known answers: fields of JSON, with errors that name the place in the file and the field. */
+/* Reads cases with known answers from JSON. Errors name the place in the file and the field. */
 #pragma once
 
 #include <jansson.h>

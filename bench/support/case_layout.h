@@ -1,4 +1,4 @@
-/* Meshes, shapes and layouts as files of cases have them. */
+/* Reads meshes, shapes and layouts from files of cases. */
 #pragma once
 
 #include "plan/layout/sharding.h"

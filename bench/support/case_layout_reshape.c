@@ -1,7 +1,7 @@
-/* Which cuts a change of shape keeps. Elements stay in row-major order, so a cut is told by its period alone: an axis
- * of n devices that cuts runs of p successive elements into n equal parts. A dimension begins with runs of its size
- * times its stride, and each axis that cuts it leaves runs n times shorter to the next. The new layout has the same
- * cuts, in whichever dimensions have these runs. */
+/* Finds the sharding that a reshape keeps. Elements stay in row-major order, so the period identifies a shard axis:
+ * an axis of n devices divides runs of p successive elements into n equal parts. A dimension begins with runs of its
+ * size times its stride. Each axis that shards it leaves runs n times shorter to the next. The new layout has the
+ * same shard axes, in the dimensions that have these runs. */
 #include "support/case_layout.h"
 
 static int64_t stride_of(const struct layout_shape *shape, int dimension) {

@@ -1,4 +1,4 @@
-/* Meshes and what collectives take: sections 3 and 13. */
+/* Meshes and times of collectives: sections 3 and 13. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

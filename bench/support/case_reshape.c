@@ -1,4 +1,4 @@
-/* Changes of shape: section 4. */
+/* Reshapes: section 4. */
 #include <stdlib.h>
 #include <string.h>
 

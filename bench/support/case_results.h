@@ -1,4 +1,4 @@
-/* What came of cases with known answers, and the sections that there are solvers for. */
+/* Results of cases with known answers, and the sections that have a solver. */
 #pragma once
 
 #include <stdio.h>

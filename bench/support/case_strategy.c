@@ -1,5 +1,5 @@
-/* Lists of strategies: section 5. Each that upstream has for an operator of Ballast's must be among ours, by the
- * layouts of result and operands; ours are more (inner and vocabulary cuts of embeddings, positions). */
+/* Lists of strategies: section 5. Each upstream strategy for one of Ballast's operators must be among ours, with the
+ * same layouts of result and operands. Ours include more (inner and vocabulary sharding of embeddings, positions). */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>

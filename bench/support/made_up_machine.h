@@ -1,4 +1,4 @@
-/* Machines whose costs are made up, so that a search finds the same on every machine. */
+/* Machines with invented costs, so that a search has the same result on every machine. */
 #pragma once
 
 #include "search/search.h"

@@ -1,4 +1,4 @@
-/* The middle of some measurements. */
+/* The median of measurements. */
 #pragma once
 
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* The machine's memory bandwidth, as operators that do little arithmetic meet it. */
+/* Measures the machine's memory bandwidth, with the access patterns of memory-bound operators. */
 #pragma once
 
 #include "runtime/store/arena.h"

@@ -1,5 +1,5 @@
-/* A training step of a model without files: random weights and tokens, in the session, plan and engine that
- * `ballast train` uses. */
+/* A training step of a model without files: random weights and tokens, with the session, plan and engine of `ballast
+ * train`. */
 #pragma once
 
 #include "session/engine.h"

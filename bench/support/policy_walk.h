@@ -1,5 +1,5 @@
-/* A walk through policies, to see what a search misses: changes of one or two fields at a time, beyond what a search's
- * space has, from the best policy known so far. */
+/* A walk through policies that shows what a search misses. From the best known policy, it changes one or two fields
+ * at a time, also beyond the search's space. */
 #pragma once
 
 #include "search/search.h"

@@ -1,4 +1,4 @@
-/* How far predictions are from measurements: a factor that they have in common, and the rest. */
+/* Errors of predictions: a factor that all share, and the rest. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,5 +1,5 @@
-/* oneDNN's own rate on the GEMMs of a training step, each in the layout that suits it best: what a step that
- * were products alone, with nothing to copy, pack or wait for, would reach. */
+/* Measures oneDNN's rate on the GEMMs of a training step, each in its best layout: the rate of a step that consists
+ * only of GEMMs, with nothing to copy, pack or wait for. */
 #pragma once
 
 #include <stdio.h>

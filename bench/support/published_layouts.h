@@ -1,6 +1,5 @@
-/* What Colossal-Auto's public code does with layouts, written anew from its paper and from what it gives on known
- * cases: the prices of its steps, and the greedy walk that src/plan/layout must never be worse than. For comparison
- * only. */
+/* Reimplements Colossal-Auto's conversion of layouts, from its paper and from its results on known cases: the prices
+ * of steps, and the greedy walk that src/plan/layout must never be worse than. Only for comparison. */
 #pragma once
 
 #include "plan/layout/sharding.h"

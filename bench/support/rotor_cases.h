@@ -1,5 +1,5 @@
-/* Chains with known answers in the form of the collection that bench/parallel_cases reads: its sections
- * "10_rotor_synthetic" and "11_rotor_real_models". */
+/* Chains with known answers, in the format of bench/parallel_cases: sections "10_rotor_synthetic" and
+ * "11_rotor_real_models". */
 #pragma once
 
 #include <jansson.h>

@@ -1,4 +1,4 @@
-/* Calibration on known steps. */
+/* Calibrates the cost model on known steps. */
 #pragma once
 
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Published training steps, as rows of a JSON file (bench/scale_tables.c says which fields): each becomes a job for
- * src/search/scale, or a reason why it cannot. */
+/* Published training steps, as rows of a JSON file (bench/scale_tables.c lists the fields). Each becomes a job for
+ * src/search/scale, or has a reason why it cannot. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* Searches whose results are the same on every machine: a model's graph on made-up machines with several amounts of
+/* Searches with the same results on every machine: a model's graph on invented machines with several amounts of
  * memory. */
 #pragma once
 

@@ -1,5 +1,4 @@
-/* Training steps' graphs of GPT-2's form without weights, and the time of one thread: for benchmarks of the compiler.
- */
+/* Graphs of training steps like GPT-2's without weights, and the time of one thread, for benchmarks of the compiler. */
 #pragma once
 
 #include "ir/graph.h"

@@ -1,4 +1,4 @@
-/* Where the time of a step goes, operator by operator: watched in the real step, between its instructions. */
+/* The time of a step by operator, measured in the real step, between its instructions. */
 #pragma once
 
 #include <stdio.h>

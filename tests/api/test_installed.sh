@@ -1,6 +1,6 @@
 #!/bin/sh
-# libballast from an installed prefix, without the source tree: exported symbols, licenses, pkg-config, the CMake package,
-# the static library, and the examples in C, as C++ and in Python, which give the bits of the command line.
+# Tests libballast in an installed prefix, without the source tree: exported symbols, licenses, pkg-config, the CMake
+# package and the static library. The examples in C, as C++ and in Python give the bits of the command line.
 # ctest: PROCESSORS 2
 set -eu
 fail() { echo "$*" && exit 1; }

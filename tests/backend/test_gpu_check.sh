@@ -1,6 +1,6 @@
 #!/bin/sh
-# bench/gpu/first.sh and second.sh on a fake device made of scripts: without a fault, failing at each part in turn, ended
-# from outside at each part, and killed. The report must be whole up to where a call ends.
+# Tests bench/gpu/first.sh and second.sh on a fake device made of scripts: without a fault, with a failure of each part
+# in turn, terminated in each part, and killed. The report must be complete up to the point where a script ends.
 # ctest: TIMEOUT 1200 LABELS long
 # shellcheck disable=SC2016 # scripts in quotes
 set -eu

@@ -1,9 +1,8 @@
 #!/bin/sh
-# What the compiler made of CUDA's kernels, read from the machine code for sm_90 in the program: loads and stores of 16
-# bytes, copies to shared memory that nobody waits for, no division in loops, nothing spilled. No GPU is needed, but
-# cuobjdump and nvdisasm of the CUDA toolkit, in PATH, next to nvcc, or as pip installs them (nvidia-cuda-cuobjdump,
-# nvidia-cuda-nvdisasm).
-#   usage: test_sass.sh [FILE]      another file with CUDA code in place of BALLAST_PROGRAM
+# Checks the machine code of CUDA kernels for sm_90 in the program: 16-byte loads and stores, asynchronous copies to
+# shared memory, no division in loops, and no spilled registers. Needs no GPU, but cuobjdump and nvdisasm of the CUDA
+# toolkit, in PATH, next to nvcc, or from pip (nvidia-cuda-cuobjdump, nvidia-cuda-nvdisasm).
+#   usage: test_sass.sh [FILE]      checks FILE instead of BALLAST_PROGRAM
 set -eu
 file=${1:-$BALLAST_PROGRAM}
 from_pip=$(python3 -c 'import nvidia; print(*nvidia.__path__)' 2>/dev/null || true)

@@ -1,7 +1,8 @@
 #!/bin/sh
 # ctest: PROCESSORS 2 LABELS long
-# A new setting of the recipe is a row of the table, a field in the recipe, one in ballast.h, and its use: in a copy of the
-# tree with these four edits, parser, help, config files, plan files, schemas and the library know it.
+# Four edits add a setting of the recipe: a row of the table, a field in the recipe, one in ballast.h, and its use. In a
+# copy of the tree with these edits, the parser, help, config files, plan files, schemas and the library have the
+# setting.
 set -eu
 fail() { echo "$*" && exit 1; }
 build=$(dirname "$BALLAST_PROGRAM")

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A day of fine-tuning, whose results transformers and peft load (tests/reference/fine_tuning_day.py).
-# BALLAST_PYTHON names a Python that has the packages of tests/reference/requirements.txt.
+# A typical day of fine-tuning. transformers and peft load the results (tests/reference/fine_tuning_day.py).
+# BALLAST_PYTHON names a Python with the packages of tests/reference/requirements.txt.
 # ctest: LABELS slow TIMEOUT 900 PROCESSORS 2
 set -eu
 python=${BALLAST_PYTHON:-$(dirname "$BALLAST_PROGRAM")-venv/bin/python}

@@ -1,6 +1,6 @@
 #!/bin/sh
 # ctest: PROCESSORS 2 LABELS long
-# What the program writes is what docs/schemas describe, and docs/formats.md is made from them.
+# The files that the program writes match docs/schemas, and docs/formats.md is generated from these.
 set -eu
 formats=$BALLAST_SOURCE/scripts/formats.py
 place=$(mktemp -d)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Manual pages are well formed, name every option, and are installed; completions complete in bash, zsh and fish.
+# Manual pages are well-formed, list every option, and are installed. Completions work in bash, zsh and fish.
 set -eu
 ballast=$BALLAST_PROGRAM
 place=$(mktemp -d)

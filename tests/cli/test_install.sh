@@ -1,5 +1,5 @@
 #!/bin/sh
-# The program is found by its name after what the README says to do: its line for the PATH, and an install into a directory.
+# After the steps in the README (its line for the PATH, and an installation into a directory) a shell finds the program.
 set -eu
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT

@@ -1,7 +1,7 @@
 #!/bin/sh
 # ctest: PROCESSORS 2 TIMEOUT 300 LABELS long
-# Two ranks in a memory cgroup: what does not fit is refused before the first step, and with the memory that the hint
-# names they measure, train, save and finish, and the system ends no process.
+# Two ranks in a memory cgroup: a step that does not fit is refused before it begins. With the memory in the hint they
+# measure, train, save and finish, and the kernel kills no process.
 set -eu
 has_mpi() { command -v mpirun >/dev/null && ls "$(dirname "$BALLAST_PROGRAM")"/ballast-mpi-*.so >/dev/null 2>&1; }
 has_mpi || { echo "skipped: jobs of several ranks need an MPI and its plugin" && exit 77; }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # ctest: PROCESSORS 2 LABELS long
-# What two ranks write, by MPI, is what one writes, byte for byte: with optimizer moments in 8 bits under partitions, and
-# of pairs, whose log-probabilities by the first model ranks compute in turn. And parts of stored experts.
+# Two ranks under MPI write the same files as one, byte for byte: with 8-bit optimizer moments under partitions, and for
+# preference pairs, whose reference log-probabilities the ranks share. Also tests parts of stored experts.
 set -eu
 has_mpi() { command -v mpirun >/dev/null && ls "$(dirname "$BALLAST_PROGRAM")"/ballast-mpi-*.so >/dev/null 2>&1; }
 has_mpi || { echo "skipped: jobs of several ranks need an MPI and its plugin" && exit 77; }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # ctest: PROCESSORS 2 TIMEOUT 120
-# Ranks on machines that lack what an MPI needs are ended with a hint: Open MPI without a network interface, MPICH with a
-# /dev/shm of 1 MiB, both where files may have some hundred KiB.
+# On machines that lack what an MPI needs, ranks end with a hint: Open MPI without a network interface, MPICH with 1 MiB
+# of /dev/shm, both with a file size limit of some hundred KiB.
 set -eu
 plugins=$(dirname "$BALLAST_PROGRAM")
 unshare -m -n true 2>/dev/null || { echo "skipped: this user cannot make namespaces; needs root" && exit 77; }

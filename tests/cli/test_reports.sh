@@ -1,6 +1,6 @@
 #!/bin/sh
-# Inputs from public bug reports of trainers, with the values that transformers, peft and trl give for them.
-# One model and one tokenizer (tests/fixtures/reports/model) serve all rows; a row changes the files that it is about.
+# Inputs from public bug reports of trainers, with the values of transformers, peft and trl. All rows use one model and
+# one tokenizer (tests/fixtures/reports/model); a row changes the files that it concerns.
 # ctest: PROCESSORS 2
 set -u
 place=$(mktemp -d)

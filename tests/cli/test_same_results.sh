@@ -1,7 +1,7 @@
 #!/bin/sh
 # ctest: LABELS long
-# scripts/same-results.sh finds no difference between a build and itself, and names each kind of difference: programs
-# that wrap the build change a result, an option, a policy, names, a message or the exit status.
+# scripts/same-results.sh finds no difference between a build and itself, and names each kind of difference. Wrappers of
+# the build change a result, an option, a policy, names, a message or the exit status.
 set -eu
 command -v python3 >/dev/null || { echo "skipped: scripts/same-results.sh; needs python3" && exit 77; }
 place=$(mktemp -d)

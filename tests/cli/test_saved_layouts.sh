@@ -1,8 +1,8 @@
 #!/bin/sh
-# What ranks write that share tensors, positions or stages, with and without shards of states: the same directory as one
-# rank's, file for file, tensor for tensor, with weights that give its losses in one rank, which writes what the ranks
-# wrote as samples; and, where Python has torch and transformers (BALLAST_PYTHON names another one), a model that
-# transformers loads whole and computes the same logits with.
+# Runs with tensor, sequence and pipeline parallelism, with and without sharded states, write the same directory as one
+# rank, file for file and tensor for tensor. In one rank, the weights give the same losses, and texts equal the ranks'
+# samples. If Python has torch and transformers (BALLAST_PYTHON names another Python), transformers loads the complete
+# model and computes the same logits.
 # ctest: TIMEOUT 1800 PROCESSORS 2 LABELS long
 set -eu
 place=$(mktemp -d)

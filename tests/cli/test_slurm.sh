@@ -1,7 +1,7 @@
 #!/bin/sh
-# The scripts of examples/slurm under a Slurm of its own (scripts/with-slurm.sh): ranks that srun or mpirun start, on one
-# node and on two; jobs that are stopped and go on; the end has the bits of one process.
-#   usage: test_slurm.sh [one|two]         without a word: both, each under its Slurm
+# Runs the scripts of examples/slurm under a private Slurm (scripts/with-slurm.sh): ranks started by srun or mpirun, on
+# one node and on two, and jobs that are stopped and resumed. The results have the bits of one process.
+#   usage: test_slurm.sh [one|two]         default: both, each under its own Slurm
 # ctest: TIMEOUT 600 PROCESSORS 2 LABELS long
 set -eu
 place=${PLACE-$(mktemp -d)}

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Commands under `ulimit -s 128`, and inputs that are nested 100,000 deep.
+# Commands under `ulimit -s 128`, and inputs with 100,000 levels of nesting.
 # ctest: PROCESSORS 2
 set -u
 place=$(mktemp -d)

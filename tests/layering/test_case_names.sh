@@ -1,5 +1,5 @@
 #!/bin/sh
-# Tests have names of one form: files test_<name>.c or .sh, cases that are sentences ("resumed_runs_are_the_same").
+# Names of tests have one form: files test_<name>.c or .sh, and cases that are sentences ("resumed_runs_are_the_same").
 set -eu
 cd "$BALLAST_SOURCE/tests"
 

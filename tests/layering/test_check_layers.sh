@@ -1,5 +1,5 @@
 #!/bin/sh
-# The sources keep to the order of the modules, and the check that says so sees each kind of violation.
+# The sources respect the order of the modules, and the check finds each kind of violation.
 set -eu
 check=$BALLAST_SOURCE/scripts/check-layers.sh
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Links and names of files in the documents are valid, and the check that says so sees each kind of violation.
+# Links and file names in the documents are valid, and the check finds each kind of violation.
 set -eu
 check=$BALLAST_SOURCE/scripts/check-links.sh
 

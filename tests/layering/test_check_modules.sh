@@ -1,5 +1,5 @@
 #!/bin/sh
-# Each module's header names its files, and the check that says so sees each kind of violation.
+# Each module's header names its files, and the check finds each kind of violation.
 set -eu
 check=$BALLAST_SOURCE/scripts/check-modules.sh
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# No function of src is external without need, and the check that says so sees each kind of violation.
+# No function of src is external without need, and the check finds each kind of violation.
 set -eu
 check=$BALLAST_SOURCE/scripts/check-unused.sh
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The tree uses the field's terms, and the check that says so finds a replaced word in each scope.
+# The tree uses the field's terms, and the check finds a replaced word in each scope.
 set -eu
 check=$BALLAST_SOURCE/scripts/check-words.sh
 

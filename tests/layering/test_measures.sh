@@ -1,5 +1,5 @@
 #!/bin/sh
-# The layout of src keeps its measures, and the script that takes them sees each one that is past its limit.
+# The layout of src is within its limits, and the script finds each measure that exceeds its limit.
 set -eu
 measures=$BALLAST_SOURCE/scripts/measures.py
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# bench/parallel_cases: all sections hold and a wrong answer does not; without answers the same objectives come; what it
-# has no solver for is named on stderr, and stdout is an array in any case; wrong fields are named.
+# Tests bench/parallel_cases: all sections pass, and a wrong answer fails. Without answers the objectives are the same.
+# stderr lists cases without a solver, and stdout is always an array. Errors name the field.
 set -eu
 program=$(dirname "$BALLAST_PROGRAM")/bench/parallel_cases
 fixture=$BALLAST_FIXTURES/layout/parallel_cases.json

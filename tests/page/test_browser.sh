@@ -1,8 +1,8 @@
 #!/bin/sh
-# The page in a browser: headless Chromium opens it from file:// and from a wrapper as wide as a phone, in light and in
-# dark, prints it, and does what a reader does (interact.js). Fails where anything is written to the console or a picture
-# is missing. Without Chromium (it is large, so make test leaves it out; make test-slow installs it) the test is skipped.
-#   usage: tests/page/test_browser.sh [DIR]      DIR: keep pages and pictures there, to be looked at
+# Tests the page in a browser: headless Chromium opens it from file:// and in a wrapper as wide as a phone, in light and
+# dark mode, prints it, and acts like a reader (interact.js). Fails if the console has output or a picture is missing.
+# Skipped without Chromium, which make test-slow installs; it is too large for make test.
+#   usage: tests/page/test_browser.sh [DIR]      keeps pages and pictures in DIR
 # ctest: LABELS slow SKIP_RETURN_CODE 77 TIMEOUT 300 PROCESSORS 2
 set -eu
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)

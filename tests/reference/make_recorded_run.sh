@@ -1,7 +1,7 @@
 #!/bin/sh
-# Makes tests/fixtures/report/recorded.tar.gz: a short run as Ballast itself writes it, with all that the page draws: a searched
-# policy with a disk, recomputation, samples, validation, a prediction. (report/run is by make_report_fixtures.py, with
-# timelines as older versions wrote them.)
+# Makes tests/fixtures/report/recorded.tar.gz: a short run of Ballast with everything that the page draws: a policy from
+# the search with a disk, recomputation, samples, validation and a prediction. (make_report_fixtures.py makes
+# report/run, with the timelines of older versions.)
 #   usage: tests/reference/make_recorded_run.sh BALLAST
 set -eu
 source=$(cd "$(dirname "$0")/../.." && pwd)

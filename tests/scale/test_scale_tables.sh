@@ -1,5 +1,5 @@
 #!/bin/sh
-# bench/scale_tables: rows in, an array out; answers change no prediction; a wrong file is named with row and field.
+# Tests bench/scale_tables: rows give an array, answers do not change predictions, and errors name file, row and field.
 set -eu
 program=$(dirname "$BALLAST_PROGRAM")/bench/scale_tables
 folder=$(mktemp -d)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Packed examples have the losses and gradients that they have by themselves, in each model family: absolute and rotary
+# Packed examples have the same losses and gradients as separate ones, in each model family: absolute and rotary
 # positions, sliding windows and experts.
 # ctest: PROCESSORS 2 LABELS long
 set -u
