@@ -1,5 +1,5 @@
-/* Trains a model, stops half way, goes on, and lets it write: as `ballast train`, Ctrl-C, `ballast resume` and `ballast
- * generate` do, with the same bits.
+/* Trains a model, stops halfway, resumes, and generates text. `ballast train`, Ctrl-C, `ballast resume` and `ballast
+ * generate` do the same, with the same bits.
  *
  *     cc -o train train.c $(pkg-config --cflags --libs ballast)
  *     ./train MODEL_DIR DATA RUN_DIR STEPS
@@ -15,7 +15,7 @@ struct watch {
     long long stop_at; /* stop after this step */
 };
 
-static int rank, ranks; /* 0 of 1 where mpirun did not start it; rank 0 talks */
+static int rank, ranks; /* rank 0 of 1 without mpirun; rank 0 prints */
 
 static int on_step(const struct ballast_step *step, void *payload) {
     const struct watch *watch = (const struct watch *)payload;
@@ -39,7 +39,7 @@ static void on_log(enum ballast_log_level level, const char *text, void *payload
     if (rank == 0) fprintf(stderr, "%s%s\n", level == BALLAST_LOG_WARNING ? "warning: " : "", text);
 }
 
-/* Ends the program, on all ranks, unless the status is the expected one. */
+/* Ends the program on all ranks, unless the status is the expected one. */
 static void expect(enum ballast_status expected, enum ballast_status status) {
     if (status == expected) return;
     if (ballast_ranks_should_report()) {

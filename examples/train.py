@@ -1,8 +1,8 @@
-"""Trains a model, stops half way, goes on, and lets it write: examples/train.c from Python, by ctypes alone.
+"""Trains a model, stops halfway, resumes, and generates text: examples/train.c in Python, with ctypes only.
 
     python3 train.py MODEL_DIR DATA RUN_DIR STEPS        (libballast.so.0.2 where the loader finds it)
 
-Ctrl-C finishes the step and writes a checkpoint. Structs and what their fields mean: ballast.h."""
+Ctrl-C finishes the step and writes a checkpoint. ballast.h describes the structs and their fields."""
 import ctypes
 import sys
 from ctypes import CFUNCTYPE, POINTER, c_char_p, c_double, c_int, c_int64, c_size_t, c_void_p
