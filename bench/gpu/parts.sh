@@ -315,7 +315,7 @@ steps() {
     # shellcheck disable=SC2086 # an option or none
     timeout --foreground $((limit / 3)) "$ballast" plan "$models/$name" --device "$device" --dtype bf16 --batch "$batch" \
         --seq "$sequence" $reserve "$@" | tee "plan-$name.txt" || echo 'no plan: nothing is predicted'
-    arena=$(sed -n '/^device tier/,/^ *arena/s/^ *arena *\([0-9]*\) B.*/\1/p' "plan-$name.txt" | head -1)
+    arena=$(tr -d , <"plan-$name.txt" | sed -n '/^device tier/,/^ *arena/s/^ *arena *\([0-9]*\) B.*/\1/p' | head -1)
     watch_memory "$run" &
     watcher=$!
     # shellcheck disable=SC2086 # an option or none

@@ -327,6 +327,16 @@ char *count_print(int64_t count, char text[COUNT_TEXT]) {
     return text;
 }
 
+char *amount_print(double amount, char text[COUNT_TEXT]) {
+    static const char amount_units[] = "KMBT";
+    int unit = -1;
+    for (; amount >= 999.5 && unit < 3; unit++)
+        amount /= 1000;
+    int digits = unit < 0 || amount >= 99.95 ? 0 : amount >= 9.995 ? 1 : 2;
+    snprintf(text, COUNT_TEXT, unit < 0 ? "%.*f" : "%.*f %c", digits, amount, unit < 0 ? '\0' : amount_units[unit]);
+    return text;
+}
+
 enum { LENGTH_MAX = 64 };
 
 static size_t min(size_t a, size_t b) { return a < b ? a : b; }

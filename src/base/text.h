@@ -82,6 +82,8 @@ char *size_print_option(int64_t bytes, char text[SIZE_TEXT]);
 enum { COUNT_TEXT = 32 };
 /* A count with its thousands apart, "124,439,808"; returns `text`. */
 char *count_print(int64_t count, char text[COUNT_TEXT]);
+/* An amount with three digits and the unit K, M, B or T: "8.03 B", "139 K", "512"; returns `text`. */
+char *amount_print(double amount, char text[COUNT_TEXT]);
 
 /* Finds the name that the user probably meant. */
 

@@ -261,10 +261,10 @@ enum status machine_measure(const struct machine *machine, int threads, const st
 }
 
 enum status machine_matrix_rate(const struct machine *machine, const struct programs *programs,
-                                const struct recipe *recipe, double *flops_per_s) {
+                                const struct recipe *recipe, const struct measuring *measuring, double *flops_per_s) {
     const struct executable *main = programs_main(programs);
     struct request request;
-    TRY(begin_request(machine, programs, &(struct measuring){0}, main->threads, &request));
+    TRY(begin_request(machine, programs, measuring, main->threads, &request));
     return profile_matrix_rate_kept(machine->backend, recipe->dtype, &request.options, flops_per_s);
 }
 

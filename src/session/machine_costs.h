@@ -60,10 +60,9 @@ enum status machine_costs_bound(const struct machine *machine, const struct grap
 /* Only the machine's rates, with so many threads. */
 enum status machine_measure(const struct machine *machine, int threads, const struct measuring *measuring,
                             struct cluster *out);
-/* Only the rate of GEMMs in a recipe's dtype: the yardstick of MFU. In memory that the programs take anyway.
- */
+/* Only the rate of GEMMs in a recipe's dtype: the yardstick of MFU. In memory that the programs take anyway. */
 enum status machine_matrix_rate(const struct machine *machine, const struct programs *programs,
-                                const struct recipe *recipe, double *flops_per_s);
+                                const struct recipe *recipe, const struct measuring *measuring, double *flops_per_s);
 
 /* Of what was measured between ranks the links, and the slowdowns of and by messages: 1 where nothing was. */
 void machine_take_links(const struct cluster_rates *between, struct cluster_rates *rates);

@@ -8,7 +8,9 @@
 #include "base/file.h"
 #include "base/folder.h"
 #include "base/terminal.h"
+#include "base/text.h"
 #include "generate/chat.h"
+#include "session/machine_costs.h"
 #include "session/model_tokenizer.h"
 #include "train/evaluate.h"
 
@@ -122,11 +124,32 @@ static enum status refuse_nonfinite(struct train_run *run, int64_t step, const s
                                                                        : "a lower --lr or a longer warm-up may help");
 }
 
+/* A step cannot be above the matrix rate: the rate was then measured while other programs computed. It is measured
+ * again, once, and from then on is at least the rate that steps reach. Several ranks cannot measure apart. */
+static void raise_matrix_rate(struct train_run *run, double reached_flops_per_s) {
+    const double before = run->matrix_flops_per_s;
+    double again = before;
+    if (before <= 0 || reached_flops_per_s <= before) return;
+    if (!run->matrix_rate_again && session_ranks(&run->session) == 1) {
+        char rates[3][COUNT_TEXT];
+        enum status status = machine_matrix_rate(&run->session.machine, &run->plan.programs, &run->plan.chosen.recipe,
+                                                 &(struct measuring){.anew = true}, &again);
+        if (status != STATUS_OK) status_clear();
+        log_note("step %" PRId64 " reached %sFLOP/s, above the matrix rate of %sFLOP/s, which was measured while other "
+                 "programs computed; measured again: %sFLOP/s",
+                 run->state.step, amount_print(reached_flops_per_s, rates[0]), amount_print(before, rates[1]),
+                 amount_print(again, rates[2]));
+    }
+    run->matrix_rate_again = true;
+    run->matrix_flops_per_s = fmax(again, reached_flops_per_s);
+}
+
 static void describe_step(struct train_run *run, const struct step_numbers *numbers, double learning_rate,
                           int64_t elapsed_ns, struct train_step *out) {
     const struct recipe *recipe = &run->plan.chosen.recipe;
     double seconds = (double)elapsed_ns * 1e-9, tokens = (double)(recipe->batch * recipe->sequence_length);
     double flops_per_s = run->plan.figures.flops_per_token * tokens / seconds;
+    raise_matrix_rate(run, flops_per_s);
     run->smooth_step_s = run->smooth_step_s > 0 ? 0.9 * run->smooth_step_s + 0.1 * seconds : seconds;
     *out = (struct train_step){
         .step = run->state.step,

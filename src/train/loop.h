@@ -64,6 +64,7 @@ struct train_run {
     int64_t newest_step;            /* of that one; 0: there is none */
     bool validated;                 /* whether the metrics hold the validation of state.step */
     double matrix_flops_per_s;      /* of all ranks; 0: unknown */
+    bool matrix_rate_again;         /* it was measured again, since a step was above it */
     struct step_summary prediction; /* of a step; empty where the costs are not known */
     int off_steps;                  /* in a row, that took much more or less than predicted, up to when it was said */
     double smooth_step_s;           /* for the time that remains */

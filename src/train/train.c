@@ -109,7 +109,7 @@ static enum status open_data(struct train_run *run, struct train_options *option
 static enum status predict(struct train_run *run) {
     TRY(predict_step(run));
     TRY(machine_matrix_rate(&run->session.machine, &run->plan.programs, &run->plan.chosen.recipe,
-                            &run->matrix_flops_per_s));
+                            &(struct measuring){0}, &run->matrix_flops_per_s));
     run->matrix_flops_per_s *= session_ranks(&run->session);
     return STATUS_OK;
 }

@@ -43,7 +43,7 @@ init) mkdir -p "$2" && echo "{}" >"$2/config.json" && case $2 in /dev/shm/*) dir
 generate) echo "a text" && case "${OTHER:-}$*" in yes*cpu*) echo "of other words" ;; esac ;;
 train) mkdir -p "$out/model" && : >"$out/model/model.safetensors" && for step in 1 2 3 4 5; do echo '"'$metrics'"'; done >"$out/metrics.jsonl"
     [ "$part" != gpt2-124m ] || sleep 0.6 ;;
-plan) printf "  time                    0.0550 s, 595782 tokens/s\ndevice tier, at the peak of a step\n  arena                 104857600 B     100 MiB\n" ;;
+plan) printf "  time                    0.0550 s, 595,782 tokens/s\ndevice tier, at the peak of a step\n  arena                 104,857,600 B     100 MiB\n" ;;
 profile) echo "bf16 products    800000.0 GFLOP/s"
     echo "zeros  to memory  3000.00 GB/s after 2.0 us"
     echo "operator               first of its kind               count         ms   GFLOP/s     GB/s  spread  of all"

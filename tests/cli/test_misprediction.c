@@ -19,7 +19,20 @@ static int set_up(void **state) {
     return 0;
 }
 
-/* What is kept of operators whose key begins so takes `seconds`, all else next to nothing, and nothing is noisy. */
+/* Sets all kept rates of GEMMs to this many seconds a GFLOP, as when other programs computed. */
+static void slow_down_products(const char *path, const char *begin, double seconds) {
+    (void)begin;
+    json_t *file = json_load_file(path, 0, NULL), *value;
+    const char *key;
+    json_object_foreach(json_object_get(file, "products"), key, value) {
+        json_array_set_new(value, 0, json_real(seconds));
+        json_array_set_new(value, 1, json_real(0));
+    }
+    assert_int_equal(json_dump_file(file, path, 0), 0);
+    json_decref(file);
+}
+
+/* Sets what is kept of operators whose key begins so to `seconds`, all else to next to nothing, and nothing noisy. */
 static void falsify(const char *path, const char *begin, double seconds) {
     json_t *file = json_load_file(path, 0, NULL), *operators = json_object_get(file, "operators"), *rates, *value;
     const char *key;
@@ -42,7 +55,8 @@ static void falsify(const char *path, const char *begin, double seconds) {
     json_decref(file);
 }
 
-static void falsify_kept(const char *folder, const char *begin, double seconds) {
+static void change_kept(void (*change)(const char *path, const char *begin, double seconds), const char *folder,
+                        const char *begin, double seconds) {
     char path[1200];
     struct names names;
     snprintf(path, sizeof path, "%s/ballast", folder);
@@ -50,7 +64,7 @@ static void falsify_kept(const char *folder, const char *begin, double seconds) 
     for (size_t i = 0; i < names.count; i++) {
         if (strncmp(names.items[i], "profile-", 8) != 0) continue;
         snprintf(path, sizeof path, "%s/ballast/%s", folder, names.items[i]);
-        falsify(path, begin, seconds);
+        change(path, begin, seconds);
     }
     names_free(&names);
 }
@@ -89,13 +103,37 @@ static void what_is_off_is_named(void **state) {
     const char *folder = *state;
     program_expect(folder, 0, NULL,
                    (const char *const[]){"plan", temp_path(folder, "model"), STEP, "--device", "cpu", NULL});
-    falsify_kept(folder, "adamw", 100);
+    change_kept(falsify, folder, "adamw", 100);
     expect_reported(folder, "fast", "less than predicted", "compute: streaming kernels");
-    falsify_kept(folder, "adamw", 1e-9);
+    change_kept(falsify, folder, "adamw", 1e-9);
     expect_reported(folder, "slow", "more than predicted", "compute: ");
 }
 
+/* A rate of GEMMs that is far too low would make an MFU of thousands of percent. */
+static void mfu_never_exceeds_1(void **state) {
+    const char *folder = *state;
+    enum { SECONDS = 1000000 };
+    struct program_run run = train(folder, "measured");
+    program_run_free(&run);
+    change_kept(slow_down_products, folder, NULL, SECONDS);
+    run = train(folder, "stale");
+    assert_int_equal(count(run.err, "measured again: "), 1);
+    program_run_free(&run);
+    char path[1200], line[4096];
+    snprintf(path, sizeof path, "%s/stale/metrics.jsonl", folder);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    for (int step = 1; step <= STEPS; step++) {
+        assert_non_null(fgets(line, sizeof line, file));
+        json_t *object = json_loads(line, 0, NULL);
+        double mfu = json_number_value(json_object_get(object, "mfu"));
+        if (mfu <= 0 || mfu > 1) fail_msg("step %d has an MFU of %g", step, mfu);
+        json_decref(object);
+    }
+    fclose(file);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_off_is_named)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_off_is_named), cmocka_unit_test(mfu_never_exceeds_1)};
     return cmocka_run_group_tests(tests, set_up, temp_folder_drop);
 }

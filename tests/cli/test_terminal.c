@@ -125,7 +125,7 @@ static void lines_are_plain_without_a_terminal(void **state) {
     assert_int_equal(run.status, 0);
     assert_null(strchr(run.err, '\x1b'));
     assert_null(strchr(run.err, '\r'));
-    assert_non_null(strstr(run.err, "  epoch: "));
+    assert_non_null(strstr(run.err, "  epoch "));
     assert_non_null(strstr(run.err, "done: "));
     program_run_free(&run);
 }

@@ -34,12 +34,12 @@ static void plain_lines_hold_all(void **state) {
     (void)state;
     char line[FIELD_LINE_BYTES];
     console_line_plain(&step, line);
-    assert_string_equal(line, "step: 50  loss: 2.3457  grad_norm: 0.8125  lr: 3.00e-04  memory: 5.00 MiB  tps: 12346  "
-                              "mfu: 41.2%  left: 3m12s");
+    assert_string_equal(line, "step 50/200  loss 2.3457  grad norm 0.8125  lr 3.00e-04  12,345 tokens/s  MFU 41.2%  "
+                              "memory 5.00 MiB  3m12s left");
     struct train_step unknown = step;
     unknown.mfu = NAN;
     console_line_plain(&unknown, line);
-    assert_non_null(strstr(line, "mfu: -"));
+    assert_non_null(strstr(line, "MFU -"));
 }
 
 static void live_fits_the_terminal(void **state) {
@@ -52,8 +52,8 @@ static void live_fits_the_terminal(void **state) {
             if (!colour) assert_null(strchr(line, '\x1b'));
         }
     console_line_live(&step, &validated, 240, false, line);
-    static const char *const parts[] = {"50/200",    "loss 2.3457", "norm 0.812", "lr 3.00e-04", "12346 tok/s",
-                                        "mfu 41.2%", "5.00 MiB",    "3m12s left", "val 2.5000",  "[#######......"};
+    static const char *const parts[] = {"50/200",    "loss 2.3457", "norm 0.812", "lr 3.00e-04", "12,345 tok/s",
+                                        "MFU 41.2%", "5.00 MiB",    "3m12s left", "val 2.5000",  "[#######......"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (!strstr(line, parts[i])) fail_msg("'%s' is not in: %s", parts[i], line);
     console_line_live(&step, &plain, 80, true, line);
@@ -78,11 +78,11 @@ static void the_bar_stays(void **state) {
         console_line_live(&late, &validated, cases[i].columns, false, line);
         assert_int_equal(count(line, '#'), cases[i].bar / 2);
         assert_int_equal(count(line, '#') + (int)strspn(strrchr(line, '#') + 1, "."), cases[i].bar);
-        assert_non_null(strstr(line, "500000/1000000  loss 10.5000"));
+        assert_non_null(strstr(line, "500,000/1,000,000  loss 10.5000"));
         if (cases[i].columns > 60) assert_non_null(strstr(line, "1d01h left"));
     }
-    console_line_live(&late, &validated, 30, false, line);
-    assert_string_equal(line, "500000/1000000  loss 10.5000");
+    console_line_live(&late, &validated, 31, false, line);
+    assert_string_equal(line, "500,000/1,000,000  loss 10.5000");
 }
 
 static void epochs_are_reported(void **state) {
@@ -91,7 +91,7 @@ static void epochs_are_reported(void **state) {
     epoch.epoch = 1.25, epoch.epochs = 3;
     char line[FIELD_LINE_BYTES];
     console_line_plain(&epoch, line);
-    assert_non_null(strstr(line, "step: 50  epoch: 1.25/3  loss: "));
+    assert_non_null(strstr(line, "step 50/200  epoch 1.25/3  loss "));
     console_line_live(&epoch, &plain, 80, false, line);
     assert_non_null(strstr(line, "epoch 1.25/3"));
 }

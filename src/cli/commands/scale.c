@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/folder.h"
 #include "base/terminal.h"
+#include "base/text.h"
 #include "cli/new_output.h"
 #include "machine/cluster.h"
 #include "model/model.h"
@@ -410,8 +411,9 @@ static void print_target(const struct scale_plan *plan) {
 
 static void print_text(const struct options *options, const struct scale_plan *plan) {
     const struct choice_request *request = &plan->request;
-    printf("model     %s, %lld parameters\n", options->arguments.items[0],
-           (long long)transformer_parameters(&request->model));
+    char parameters[COUNT_TEXT];
+    printf("model     %s, %s parameters\n", options->arguments.items[0],
+           amount_print((double)transformer_parameters(&request->model), parameters));
     printf("cluster   %s: nodes of %lld %s\n", options_text(options, OPT_cluster_path),
            (long long)request->cluster.network.devices, request->cluster.device.name);
     printf("step      %lld sequences of %lld tokens, in bf16; simulated, not measured: times within %.0f%%\n",

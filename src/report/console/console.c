@@ -72,7 +72,7 @@ static void field_line_print(const struct field_line *line, int columns, bool co
     }
 }
 
-enum { NUMBER_BYTES = 24, EPOCH_BYTES = 64, PAIRS_BYTES = 80 };
+enum { NUMBER_BYTES = 24 };
 
 char *console_print_time(double seconds, char text[24]) {
     if (!isfinite(seconds) || seconds < 0 || seconds > 1e12) return strcpy(text, "-");
@@ -96,36 +96,37 @@ static void print_mfu(double mfu, char text[NUMBER_BYTES]) {
 }
 
 void console_line_plain(const struct train_step *step, char line[FIELD_LINE_BYTES]) {
-    char memory[SIZE_TEXT], left[24], mfu[NUMBER_BYTES], epoch[EPOCH_BYTES] = "", pairs[PAIRS_BYTES] = "";
+    char done[COUNT_TEXT], all[COUNT_TEXT], speed[COUNT_TEXT], memory[SIZE_TEXT], left[24], mfu[NUMBER_BYTES];
     print_mfu(step->mfu, mfu);
-    if (step->epochs > 0) snprintf(epoch, sizeof epoch, "  epoch: %.2f/%g", step->epoch, step->epochs);
+    line[0] = '\0';
+    text_add(line, FIELD_LINE_BYTES, "step %s/%s", count_print(step->step, done), count_print(step->steps, all));
+    if (step->epochs > 0) text_add(line, FIELD_LINE_BYTES, "  epoch %.2f/%g", step->epoch, step->epochs);
+    text_add(line, FIELD_LINE_BYTES, "  loss %.4f", step->loss);
     if (step->pairs)
-        snprintf(pairs, sizeof pairs, "  margin: %.4f  accuracy: %.0f%%", preference_margin(step->preference),
+        text_add(line, FIELD_LINE_BYTES, "  margin %.4f  accuracy %.0f%%", preference_margin(step->preference),
                  100 * step->preference[PREFERENCE_RIGHT]);
-    snprintf(line, FIELD_LINE_BYTES,
-             "step: %" PRId64 "%s  loss: %.4f%s  grad_norm: %.4f  lr: %.2e  memory: %s  tps: %.0f  mfu: %s  left: %s",
-             step->step, epoch, step->loss, pairs, step->grad_norm, step->learning_rate,
-             size_print(step->device_bytes, memory), step->tokens_per_s, mfu,
-             console_print_time(step->remaining_s, left));
+    text_add(line, FIELD_LINE_BYTES, "  grad norm %.4f  lr %.2e  %s tokens/s  MFU %s  memory %s  %s left",
+             step->grad_norm, step->learning_rate, count_print((int64_t)step->tokens_per_s, speed), mfu,
+             size_print(step->device_bytes, memory), console_print_time(step->remaining_s, left));
 }
 
 #define ADD_FIELD(...) snprintf(field_line_add(&fields), FIELD_BYTES, __VA_ARGS__)
 
 void console_line_live(const struct train_step *step, const struct console_state *state, int columns, bool colour,
                        char line[FIELD_LINE_BYTES]) {
-    char memory[SIZE_TEXT], left[24], mfu[NUMBER_BYTES];
+    char done[COUNT_TEXT], all[COUNT_TEXT], speed[COUNT_TEXT], memory[SIZE_TEXT], left[24], mfu[NUMBER_BYTES];
     struct field_line fields = {.strong = 1, .part = step->steps > 0 ? (double)step->step / (double)step->steps : 0};
     print_mfu(step->mfu, mfu);
-    ADD_FIELD("%" PRId64 "/%" PRId64, step->step, step->steps);
+    ADD_FIELD("%s/%s", count_print(step->step, done), count_print(step->steps, all));
     ADD_FIELD("loss %.4f", step->loss);
     if (state->saving) ADD_FIELD("saving");
     if (step->pairs) ADD_FIELD("margin %.3f", preference_margin(step->preference));
     ADD_FIELD("%s left", console_print_time(step->remaining_s, left));
     if (step->epochs > 0) ADD_FIELD("epoch %.2f/%g", step->epoch, step->epochs);
-    ADD_FIELD("%.0f tok/s", step->tokens_per_s);
+    ADD_FIELD("%s tok/s", count_print((int64_t)step->tokens_per_s, speed));
     if (isfinite(state->valid_loss)) ADD_FIELD("val %.4f", state->valid_loss);
     ADD_FIELD("%s", size_print(step->device_bytes, memory));
-    ADD_FIELD("mfu %s", mfu);
+    ADD_FIELD("MFU %s", mfu);
     ADD_FIELD("norm %.3f", step->grad_norm);
     ADD_FIELD("lr %.2e", step->learning_rate);
     field_line_print(&fields, columns, colour, line);
@@ -320,7 +321,8 @@ static void report_trained(const struct console *console, const struct session_p
     char trained[COUNT_TEXT], all[COUNT_TEXT];
     if (plan->figures.trained_parameters >= plan->figures.parameters) return;
     fprintf(console->out, "%s of %s parameters train (%.3g%%)\n",
-            count_print(plan->figures.trained_parameters, trained), count_print(plan->figures.parameters, all),
+            amount_print((double)plan->figures.trained_parameters, trained),
+            amount_print((double)plan->figures.parameters, all),
             100 * (double)plan->figures.trained_parameters / (double)plan->figures.parameters);
 }
 
@@ -339,14 +341,16 @@ static void on_begin(void *payload, const struct session_plan *plan, const char 
     if (console->quiet) return;
     char arena[SIZE_TEXT], capacity[SIZE_TEXT], parameters[COUNT_TEXT];
     fprintf(console->out, "%s: %s parameters, %s, batch %" PRId64 " x %" PRId64 " tokens, ",
-            plan->session->model->config.family->name, count_print(plan->figures.parameters, parameters),
+            plan->session->model->config.family->name, amount_print((double)plan->figures.parameters, parameters),
             dtype_name(recipe->dtype), recipe->batch, recipe->sequence_length);
     report_workers(console->out, &plan->chosen);
     fprintf(console->out, " (%s)\n", recipe->isa);
     report_trained(console, plan);
-    char todo[64] = "complete; writing the model again", data[64] = "tokenized while steps run";
-    if (data_tokens >= 0) snprintf(data, sizeof data, "%" PRId64 " tokens", data_tokens);
-    if (first_step < steps) snprintf(todo, sizeof todo, "steps %" PRId64 " to %" PRId64, first_step + 1, steps);
+    char todo[96] = "complete; writing the model again", data[64] = "tokenized while steps run", counts[2][COUNT_TEXT];
+    if (data_tokens >= 0) snprintf(data, sizeof data, "%s tokens", count_print(data_tokens, counts[0]));
+    if (first_step < steps)
+        snprintf(todo, sizeof todo, "steps %s to %s", count_print(first_step + 1, counts[0]),
+                 count_print(steps, counts[1]));
     fprintf(console->out, "data: %s; memory: %s of %s; %s; run: %s\n", data,
             size_print(plan->programs.tier_bytes[TIER_DEVICE], arena),
             size_print(plan->session->machine.capacity_bytes[TIER_DEVICE], capacity), todo, run_folder);

@@ -323,11 +323,13 @@ static void print_prediction(FILE *out, const struct session_plan *plan, const s
     char text[BOUND_TEXT_BYTES];
     bool range = prediction->slowest_s > 0;
     double tokens = (double)(recipe->batch * recipe->sequence_length);
-    fprintf(out, "\nstep, predicted%s\n  %-20s %9.4f s, %.0f tokens/s\n", range ? ", not measured" : "", "time",
-            prediction->step_s, tokens / prediction->step_s);
+    char rates[3][COUNT_TEXT];
+    fprintf(out, "\nstep, predicted%s\n  %-20s %9.4f s, %s tokens/s\n", range ? ", not measured" : "", "time",
+            prediction->step_s, count_print((int64_t)(tokens / prediction->step_s), rates[0]));
     if (range)
-        fprintf(out, "  %-20s %9.4f s to %.4f s, %.0f to %.0f tokens/s\n", "range", prediction->fastest_s,
-                prediction->slowest_s, tokens / prediction->fastest_s, tokens / prediction->slowest_s);
+        fprintf(out, "  %-20s %9.4f s to %.4f s, %s to %s tokens/s\n", "range", prediction->fastest_s,
+                prediction->slowest_s, count_print((int64_t)(tokens / prediction->fastest_s), rates[1]),
+                count_print((int64_t)(tokens / prediction->slowest_s), rates[2]));
     for (int s = 0; s < prediction->stream_count; s++)
         fprintf(out, "  %-20s %9.4f s busy, %9.4f s idle\n", stream_role_name(prediction->streams[s].role),
                 prediction->streams[s].busy_s, prediction->streams[s].waiting_s);
@@ -388,8 +390,10 @@ static void print_others(FILE *out, const struct session_plan *plan) {
 
 static void print_search(FILE *out, const struct session_plan *plan) {
     const struct search_result *search = &plan->search;
+    char all[COUNT_TEXT], compiled[COUNT_TEXT];
     if (search->enumerated == 0) return;
-    fprintf(out, "\nsearched %" PRId64 " policies, compiled %" PRId64 "; %s\n", search->enumerated, search->compiled,
+    fprintf(out, "\nsearched %s policies, compiled %s; %s\n", count_print(search->enumerated, all),
+            count_print(search->compiled, compiled),
             search->proved ? "none of the others is faster" : "a faster one is not ruled out");
     print_others(out, plan);
 }
@@ -417,16 +421,17 @@ static void print_model(FILE *out, const struct session_plan *plan) {
             "model     %s, %" PRId64 " layers, hidden %" PRId64 ", %" PRId64 " heads (%" PRId64
             " key-value), vocabulary %" PRId64 "\n",
             config->family->name, config->layers, config->hidden, config->heads, config->kv_heads, config->vocab_size);
-    fprintf(out, "          %" PRId64 " parameters", plan->figures.parameters);
+    char text[COUNT_TEXT];
+    fprintf(out, "          %s parameters", amount_print((double)plan->figures.parameters, text));
     if (plan->figures.trained_parameters < plan->figures.parameters)
-        fprintf(out, " (%" PRId64 " trained)", plan->figures.trained_parameters);
-    fprintf(out, ", %.4g model FLOPs per token\n", plan->figures.flops_per_token);
+        fprintf(out, " (%s trained)", amount_print((double)plan->figures.trained_parameters, text));
+    fprintf(out, ", %s model FLOPs per token\n", amount_print(plan->figures.flops_per_token, text));
     print_base(out, plan);
 }
 
 static void print_row(FILE *out, const char *name, int64_t bytes) {
-    char text[SIZE_TEXT];
-    fprintf(out, "  %-14s %16" PRId64 " B  %10s\n", name, bytes, size_print(bytes, text));
+    char text[SIZE_TEXT], count[COUNT_TEXT];
+    fprintf(out, "  %-14s %18s B  %10s\n", name, count_print(bytes, count), size_print(bytes, text));
 }
 
 static void print_tier(FILE *out, const struct session_plan *plan, enum tier tier) {
