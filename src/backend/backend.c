@@ -47,7 +47,7 @@ static enum status unknown(const char *device) {
         if (added < 0 || (size_t)added >= sizeof known - used) break;
         used += (size_t)added;
     }
-    return status_set(STATUS_BAD_INPUT, "device: '%s' is not %s", device, known);
+    return status_set(STATUS_BAD_INPUT, "device: '%s' is not %s" HINT "give %s", device, known, known);
 }
 
 enum status backend_find(const char *device, const struct backend **out) {

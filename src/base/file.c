@@ -143,7 +143,7 @@ static int open_checked(const char *path, int flags, mode_t mode) {
     return fault_point(FAULT_OPEN) ? -1 : open(path, flags | O_CLOEXEC, mode);
 }
 
-static enum status input_failed(const char *path, const char *doing) {
+enum status file_input_failed(const char *path, const char *doing) {
     int error = errno;
     char folder[512];
     enum status status = status_set(STATUS_BAD_INPUT, "%s: cannot %s: %s", path, doing, strerror(error));
@@ -166,8 +166,8 @@ static enum status open_input(const char *path, struct file_input *input) {
     struct stat info;
     /* O_NONBLOCK: a FIFO given by mistake must be refused, not waited for. */
     input->descriptor = open_checked(path, O_RDONLY | O_NONBLOCK, 0);
-    if (input->descriptor < 0) return input_failed(path, "open");
-    if (fstat(input->descriptor, &info) != 0) return input_failed(path, "examine");
+    if (input->descriptor < 0) return file_input_failed(path, "open");
+    if (fstat(input->descriptor, &info) != 0) return file_input_failed(path, "examine");
     if (!S_ISREG(info.st_mode)) return status_set(STATUS_BAD_INPUT, "%s: not a regular file", path);
     input->bytes = (size_t)info.st_size;
     return STATUS_OK;

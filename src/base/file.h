@@ -61,6 +61,8 @@ void file_writer_abandon(struct file_writer *writer);
  * written to directly. */
 extern const char file_temporary_prefix[];
 enum status file_replace(const char *path, const char *text, size_t bytes);
+/* BAD_INPUT "PATH: cannot DOING: ..." for errno. The hint says where a relative path that is missing starts. */
+enum status file_input_failed(const char *path, const char *doing);
 /* BAD_INPUT when `from` cannot be read, FAILED when `to` cannot be written or is the same file. */
 enum status file_copy(const char *from, const char *to);
 /* The same; `sums`, begun and of no other bytes, takes those of the file. NULL: not wanted. */

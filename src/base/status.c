@@ -42,6 +42,10 @@ enum status status_hint(enum status code, const char *format, ...) {
     return code;
 }
 
+enum status status_hint_else(enum status code, const char *text) {
+    return code == STATUS_OK || hint[0] ? code : status_hint(code, "%s", text);
+}
+
 enum status status_prefix(enum status code, const char *format, ...) {
     char prefix[MESSAGE_BYTES], whole[MESSAGE_BYTES];
     va_list arguments;

@@ -32,6 +32,8 @@ enum status {
 enum status status_set(enum status code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Sets the hint of the current message and returns `code`. */
 enum status status_hint(enum status code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same unless the status is OK or the message has a hint: for callers that know what the whole file should be. */
+enum status status_hint_else(enum status code, const char *text);
 /* Puts "text: " before the current message; for callers that know the file or field, and returns `code`. Does nothing
  * where that is STATUS_OK. */
 enum status status_prefix(enum status code, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -176,6 +176,11 @@ static bool take_template(const struct sources *sources) {
     return false;
 }
 
+static enum status hint_at_data(enum status status) {
+    if (status != STATUS_BAD_INPUT) return status;
+    return status_hint_else(status, "`ballast train --help-all` describes data files");
+}
+
 enum status dataset_open(const struct dataset_options *options, struct dataset **out) {
     TRY(check_options(options));
     struct sources sources[DATASET_SPLITS] = {0};
@@ -196,7 +201,7 @@ done:
     sources_free(&sources[DATASET_TRAIN]);
     sources_free(&sources[DATASET_VALID]);
     dataset_close(dataset);
-    return status;
+    return hint_at_data(status);
 }
 
 static bool have_examples(const struct sources *sources) {
@@ -215,7 +220,7 @@ enum status dataset_find_examples(const struct dataset_options *options, bool *o
     sources_free(&sources[DATASET_TRAIN]);
     sources_free(&sources[DATASET_VALID]);
     jsonl_columns_free(&own.keys);
-    return status;
+    return hint_at_data(status);
 }
 
 void dataset_tokenize_beside(struct dataset *dataset) {

@@ -104,7 +104,7 @@ static enum status examine_text(const char *path, const struct jsonl_columns *co
 
 static enum status add_file(const char *path, const struct jsonl_columns *columns, struct sources *sources) {
     struct stat info;
-    if (stat(path, &info) != 0) return status_set(STATUS_BAD_INPUT, "%s: cannot open: %s", path, strerror(errno));
+    if (stat(path, &info) != 0) return file_input_failed(path, "open");
     struct source source = {0};
     TRY(find_kind(path, &source.kind));
     if (source.kind != SOURCE_TOKENS) TRY(examine_text(path, columns, &source.kind));
@@ -150,7 +150,9 @@ static enum status list_folder(const char *folder, const char *const *required, 
     enum status status;
     if (!found)
         TRY_GOTO(status,
-                 status_set(STATUS_BAD_INPUT, "%s: a directory without a file %s.* or %s-* (.txt, .jsonl or .bin)",
+                 status_set(STATUS_BAD_INPUT,
+                            "%s: a directory without a file %s.* or %s-*" HINT
+                            "rename the files, or name them one by one: .txt, .jsonl, .bin",
                             folder, *required, *required),
                  done);
     if (train) TRY_GOTO(status, add_folder(folder, &names, train_names, columns, train), done);
@@ -189,7 +191,8 @@ enum status source_split_argument(const char *argument, size_t *path_bytes, int6
     *path_bytes = strlen(argument);
     if (!number || file_exists(argument)) return STATUS_OK;
     if (!parse_weight(colon + 1, weight))
-        return status_set(STATUS_BAD_INPUT, "%s: weight: must be above 0 and at most %d, with at most %d decimals",
+        return status_set(STATUS_BAD_INPUT,
+                          "%s: weight: is not legal" HINT "must be above 0 and at most %d, with at most %d decimals",
                           argument, WEIGHT_MAX, WEIGHT_DECIMALS);
     *path_bytes = (size_t)(colon - argument);
     return STATUS_OK;
@@ -289,11 +292,11 @@ enum status jsonl_parse_object(const char *name, int64_t line, const char *json,
     json_error_t error;
     json_t *value = json_load(json, json_bytes, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, NULL, &error);
     if (!value) {
-        (void)status_set(STATUS_BAD_INPUT, "%s: line %lld: not valid JSON: byte %d: %s", name, (long long)line,
-                         error.position, error.text);
-        if (utf8_valid_bytes(json, json_bytes) == json_bytes) return STATUS_BAD_INPUT;
-        return status_hint(STATUS_BAD_INPUT,
-                           "the line is not UTF-8: convert the file, as with iconv -f latin1 -t utf-8");
+        bool utf8 = utf8_valid_bytes(json, json_bytes) == json_bytes;
+        return status_set(STATUS_BAD_INPUT, "%s: line %lld: not valid JSON: byte %d: %s" HINT "%s", name,
+                          (long long)line, error.position, error.text,
+                          utf8 ? "each line is one JSON object, such as {\"text\": \"...\"}"
+                               : "the line is not UTF-8: convert the file, as with iconv -f latin1 -t utf-8");
     }
     if (!json_is_object(value)) {
         json_decref(value);

@@ -213,7 +213,8 @@ static enum status open_cache(const struct dataset_options *options, const struc
     cache->folder = mem_string(options->cache_folder);
     if (!cache->name || !cache->folder) return STATUS_FAILED;
     TRY(file_input_open(source->path, &making->text));
-    if (making->text.bytes == 0) return status_set(STATUS_BAD_INPUT, "%s: is empty", source->path);
+    if (making->text.bytes == 0)
+        return status_set(STATUS_BAD_INPUT, "%s: is empty" HINT "leave it out, or put text into it", source->path);
     if (source->kind == SOURCE_CHAT || source->kind == SOURCE_PREFERENCE_CHATS) {
         BUG_IF(!options->chat_folder, "conversations without a directory of the chat template");
         TRY(chat_template_open(options->chat_folder, &making->chat));

@@ -489,5 +489,6 @@ enum status cluster_open(const char *name, struct cluster *out) {
     struct nearest nearest = {.wanted = name};
     for (int i = 0; i < cluster_preset_count; i++)
         nearest_consider(&nearest, cluster_presets[i].name);
-    return nearest.best ? status_hint(status, "did you mean the preset %s?", nearest.best) : status;
+    if (nearest.best) return status_hint(status, "did you mean the preset %s?", nearest.best);
+    return status_hint(status, "give a file of `ballast profile -o`, or a preset such as h100x8");
 }

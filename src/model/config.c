@@ -236,12 +236,12 @@ static bool bytes_countable(const struct model_config *config) {
 enum status config_complete(const char *file, const struct config_key *keys, struct model_config *config) {
     if (config->kv_heads == 0) config->kv_heads = config->heads;
     if (config->heads % config->kv_heads != 0)
-        return status_set(STATUS_BAD_INPUT, "%s: %s: %lld does not divide %s (%lld)", file, KEY_OF(kv_heads),
-                          (long long)config->kv_heads, KEY_OF(heads), (long long)config->heads);
+        return status_set(STATUS_BAD_INPUT, "%s: %s: %lld does not divide %s (%lld)" HINT "change one of the two", file,
+                          KEY_OF(kv_heads), (long long)config->kv_heads, KEY_OF(heads), (long long)config->heads);
     if (config->head_dim == 0) {
         if (config->hidden % config->heads != 0)
-            return status_set(STATUS_BAD_INPUT, "%s: %s: %lld does not divide %s (%lld)", file, KEY_OF(heads),
-                              (long long)config->heads, KEY_OF(hidden), (long long)config->hidden);
+            return status_set(STATUS_BAD_INPUT, "%s: %s: %lld does not divide %s (%lld)" HINT "change one of the two",
+                              file, KEY_OF(heads), (long long)config->heads, KEY_OF(hidden), (long long)config->hidden);
         config->head_dim = config->hidden / config->heads;
     }
     if (config->embedding_width == 0) config->embedding_width = config->hidden;

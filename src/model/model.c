@@ -50,7 +50,9 @@ static enum status refuse_missing(const char *given) {
 static enum status refuse_file(const char *given) {
     TRY(foreign_weights_refuse_file(given));
     TRY(foreign_weights_refuse_name(given));
-    status_set(STATUS_BAD_INPUT, "%s: is a file; a model is a directory with config.json and its weights", given);
+    status_set(STATUS_BAD_INPUT,
+               "%s: is a file" HINT "a model is a directory with config.json; `ballast help presets` lists names",
+               given);
     const char *name = path_name(given);
     if (!strstr(name, ".safetensors") && strcmp(name, "config.json") != 0) return STATUS_BAD_INPUT;
     int length = name > given + 1 ? (int)(name - given) - 1 : 1;
@@ -86,7 +88,10 @@ static enum status refuse_folder(const char *given) {
     TRY(foreign_weights_refuse_folder(given));
     struct names names = {0};
     char *folder = path_join(given, "snapshots");
-    status_set(STATUS_BAD_INPUT, "%s: is no model: it holds no config.json", given);
+    status_set(STATUS_BAD_INPUT,
+               "%s: is no model: it holds no config.json" HINT
+               "name a Hugging Face model's directory, or a preset (`ballast help presets`)",
+               given);
     if (folder && file_is_folder(folder) && folder_list(folder, &names) == STATUS_OK && names.count > 0)
         status_hint(STATUS_BAD_INPUT, "it is a download's cache; give %s/%s", folder, names.items[names.count - 1]);
     names_free(&names);
@@ -141,7 +146,7 @@ enum status model_family_find(const char *file, const char *field, const char *n
         return STATUS_OK;
     }
     status_set(STATUS_BAD_INPUT, "%s: %s: \"%.60s\" is not supported", file, field, name);
-    return status_hint(STATUS_BAD_INPUT, "supported: %s", LISTED(MODEL_FAMILY_LIST));
+    return status_hint(STATUS_BAD_INPUT, "supported: %s; see `ballast help models`", LISTED(MODEL_FAMILY_LIST));
 }
 
 /* Says what a model with parts besides its text model would need to be. */
@@ -227,7 +232,9 @@ static enum status open_found(const char *given, bool outline, struct model **ou
     enum status status = model_folder_has(folder, adapter_config_name) ? model_open_adapter(folder, NULL, out)
                                                                        : open_plain(folder, outline, out);
     mem_free(folder);
-    return status;
+    return status == STATUS_BAD_INPUT
+               ? status_hint_else(status, "`ballast help models` lists the settings of config.json")
+               : status;
 }
 
 enum status model_open_base(const char *file, const char *given, struct model **out) {

@@ -325,7 +325,10 @@ static enum status finish(enum status status, struct safetensors *set, struct sa
 
 enum status safetensors_open(const char *path, struct safetensors **out) {
     struct safetensors *set = mem_array(1, sizeof *set);
-    return set ? finish(add_file(set, path), set, out) : STATUS_FAILED;
+    if (!set) return STATUS_FAILED;
+    enum status status = finish(add_file(set, path), set, out);
+    if (status != STATUS_BAD_INPUT) return status;
+    return status_hint_else(status, "the file may be incomplete: copy or download it again");
 }
 
 enum status safetensors_open_memory(const char *name, const void *data, size_t bytes, struct safetensors **out) {

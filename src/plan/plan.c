@@ -231,11 +231,13 @@ const json_t *plan_find(const json_t *object) {
 }
 
 enum status plan_read(const char *path, struct plan *out) {
+    static const char hint[] = "plan files are written by `ballast plan -o`";
     json_t *object;
-    TRY(json_read_object(path, PLAN_FILE_LIMIT_BYTES, &object));
-    enum status status = plan_from_json(path, plan_find(object), out);
+    enum status status = json_read_object(path, PLAN_FILE_LIMIT_BYTES, &object);
+    if (status != STATUS_OK) return status_hint_else(status, hint);
+    status = plan_from_json(path, plan_find(object), out);
     json_decref(object);
-    return status;
+    return status_hint_else(status, hint);
 }
 
 enum status plan_set_model(json_t *plan, const char *model_folder) {

@@ -539,7 +539,10 @@ enum status train_open_resumed(const char *run_folder, const struct plan_options
     AUTO(run_origin_free) struct run_origin origin = {0};
     struct train_run *run;
     enum status status =
-        file_is_folder(run_folder) ? STATUS_OK : status_set(STATUS_BAD_INPUT, "%s: is not a directory", run_folder);
+        file_is_folder(run_folder)
+            ? STATUS_OK
+            : status_set(STATUS_BAD_INPUT,
+                         "%s: is not a directory" HINT "name the directory that `ballast train -o` made", run_folder);
     TRY(create_all(run_folder, status, events, plan->comm, &run));
     return open_steps(run, prepare_resumed(run, plan, changes, &origin), out);
 }

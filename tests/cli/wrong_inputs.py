@@ -77,7 +77,7 @@ def fault_of(block, ballast, prepared, show):
             return f"no error with a hint:\n{output}"
         if "right" not in block:
             return None
-        named = words_of(re.sub(r"[`'\"();:]|\.(?=\s|$)", " ", text)) | block["reader"]
+        named = words_of(re.sub(r"[`'\"();:?]|\.(?=\s|$)", " ", text)) | block["reader"]
         unknown = words_of(" ".join(shlex.split(block["right"]))) - words_of(" ".join(shlex.split(block["wrong"]))) - named
         if unknown:
             return f"the hint does not lead to {' '.join(sorted(unknown))}:\n{text}"

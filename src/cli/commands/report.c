@@ -112,7 +112,8 @@ static enum status run(const struct options *options) {
     json_t *document = NULL;
     enum status status;
     TRY_GOTO(status, path ? new_file_check(path, "a page", read_page) : STATUS_FAILED, done);
-    TRY_GOTO(status, folder ? read_run(source, beside, &document) : page_data_of_plan(source, &document), done);
+    status = folder ? read_run(source, beside, &document) : page_data_of_plan(source, &document);
+    TRY_GOTO(status, status_hint_else(status, "name a run's directory or a plan file"), done);
     if (!folder) TRY_GOTO(status, predict(options, document), done);
     status = write_page(path, document);
 done:

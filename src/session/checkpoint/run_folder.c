@@ -323,9 +323,9 @@ enum status run_settings_from_json(const char *file, const json_t *object, struc
 /* A directory without run.json. */
 static enum status refuse_other(const char *path) {
     bool unborn = run_folder_check_new(path) == STATUS_OK;
-    enum status status = status_set(STATUS_BAD_INPUT, "%s: is not the directory of a run: it has no run.json", path);
-    return unborn ? status_hint(status, "a run that ended before its first step is begun again: ballast train")
-                  : status;
+    return status_set(STATUS_BAD_INPUT, "%s: is not the directory of a run: it has no run.json" HINT "%s", path,
+                      unborn ? "a run that ended before its first step is begun again: ballast train"
+                             : "name the directory that `ballast train -o` made");
 }
 
 enum status run_folder_read(const char *path, struct run_settings *out) {
@@ -428,7 +428,7 @@ enum status run_folder_drop(const char *folder, const char *name) {
 
 enum status path_make_absolute(const char *path, struct scratch *memory, const char **out) {
     char absolute[PATH_MAX];
-    if (!realpath(path, absolute)) return status_set(STATUS_BAD_INPUT, "%s: cannot open: %s", path, strerror(errno));
+    if (!realpath(path, absolute)) return file_input_failed(path, "open");
     const char *copy = scratch_format(memory, "%s", absolute);
     if (!copy) return STATUS_FAILED;
     *out = copy;

@@ -335,19 +335,24 @@ static enum status parts_read(struct tokenizer *tokenizer, const char *name, con
     return steps_join(tokenizer);
 }
 
+static enum status hint_at_file(enum status status) {
+    if (status != STATUS_BAD_INPUT) return status;
+    return status_hint_else(status, "use the tokenizer.json of the model's authors; see `ballast help tokenizers`");
+}
+
 enum status tokenizer_read(const char *name, json_t *file, struct tokenizer **out) {
     struct tokenizer *made = mem_array(1, sizeof *made);
     enum status status = made ? parts_read(made, name, file) : STATUS_FAILED;
     json_decref(file);
-    if (status != STATUS_OK) return tokenizer_free(made), status;
+    if (status != STATUS_OK) return tokenizer_free(made), hint_at_file(status);
     *out = made;
     return STATUS_OK;
 }
 
 enum status tokenizer_open(const char *path, struct tokenizer **out) {
     json_t *file;
-    TRY(json_read_object(path, TOKENIZER_LARGEST_FILE_BYTES, &file));
-    return tokenizer_read(path, file, out);
+    enum status status = json_read_object(path, TOKENIZER_LARGEST_FILE_BYTES, &file);
+    return status == STATUS_OK ? tokenizer_read(path, file, out) : hint_at_file(status);
 }
 
 void tokenizer_free(struct tokenizer *tokenizer) {

@@ -387,8 +387,9 @@ static enum status train(const struct file_input *text, size_t vocab_size, const
     TRY(bytes_add(vocabulary, byte_ids));
     if (vocab_size < vocabulary->tokens.items.count)
         return status_set(STATUS_BAD_INPUT,
-                          "a vocabulary of %zu tokens is too small: bytes and special tokens take %zu", vocab_size,
-                          vocabulary->tokens.items.count);
+                          "a vocabulary of %zu tokens is too small: bytes and special tokens take %zu" HINT
+                          "use a vocabulary of at least %zu",
+                          vocab_size, vocabulary->tokens.items.count, vocabulary->tokens.items.count);
     TRY(words_count(text, words));
     TRY(bpe_train(words, byte_ids, vocab_size, PAIR_COUNT_MIN, vocabulary));
     if (vocabulary->tokens.items.count == vocab_size) return STATUS_OK;
