@@ -260,12 +260,10 @@ enum status corpus_check_0_1_0(const struct corpus *corpus, const struct tokeniz
 
 static enum status check_part(const struct part *part, struct comm *comm) {
     const char *path = part->cache ? token_cache_progress(part->cache).name : part->file.path;
-    char *what = mem_format("the data file %s", path);
+    AUTO_FREE char *what = mem_format("the data file %s", path);
     uint64_t hash = what ? mix_part(part, false, 0) : 0;
-    enum status status = comm_agree(comm, hash ? STATUS_OK : STATUS_FAILED);
-    if (status == STATUS_OK) status = comm_check_same(comm, what, &hash, sizeof hash);
-    mem_free(what);
-    return status;
+    TRY(comm_agree(comm, hash ? STATUS_OK : STATUS_FAILED));
+    return comm_check_same(comm, what, &hash, sizeof hash);
 }
 
 enum status corpus_check_same(const struct corpus *corpus, struct comm *comm) {

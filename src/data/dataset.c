@@ -126,20 +126,16 @@ static enum status require_first_rows(const struct dataset *dataset) {
 static enum status mix_train(struct dataset *dataset) {
     size_t count = dataset->train_count;
     if (count == 0) return STATUS_OK;
-    int64_t *weights = mem_array(count, sizeof *weights);
+    AUTO_FREE int64_t *weights = mem_array(count, sizeof *weights);
     if (!weights) return STATUS_FAILED;
-    enum status status;
     for (size_t i = 0; i < count; i++) {
         const struct component *component = &dataset->components.items[i];
         struct component_rows rows = {.train = 1}; /* one by itself weighs anything */
         if (component->weight == 0 && count > 1)
-            TRY_GOTO(status, component_require(component, &dataset->options, INT64_MAX, dataset->effort, &rows), done);
+            TRY(component_require(component, &dataset->options, INT64_MAX, dataset->effort, &rows));
         weights[i] = component->weight > 0 ? component->weight : rows.train;
     }
-    TRY_GOTO(status, mixture_create(weights, count, dataset->options.seed, &dataset->mixture), done);
-done:
-    mem_free(weights);
-    return status;
+    return mixture_create(weights, count, dataset->options.seed, &dataset->mixture);
 }
 
 static bool is_whole(struct components components) {

@@ -320,7 +320,7 @@ static enum status write_prompt(const struct alpaca *alpaca, struct text_buffer 
 
 /* Earlier questions and answers: a list of pairs, or JSON text of one. */
 static enum status add_history(const struct jsonl_row *row, json_t *messages) {
-    json_t *history;
+    json_auto_t *history = NULL;
     TRY(jsonl_read_list(row, "history", &history));
     enum status status = STATUS_OK;
     for (size_t i = 0; i < json_array_size(history) && status == STATUS_OK; i++) {
@@ -330,7 +330,6 @@ static enum status add_history(const struct jsonl_row *row, json_t *messages) {
         else if ((status = add_message(messages, "user", turn[0])) == STATUS_OK)
             status = add_message(messages, "assistant", turn[1]);
     }
-    json_decref(history);
     return status;
 }
 
@@ -360,11 +359,10 @@ enum status jsonl_form_alpaca(const struct jsonl_row *row, bool chat, json_t **o
     TRY(read_alpaca(row, &alpaca));
     if (!chat) TRY(jsonl_refuse_beside(row, "system"));
     enum status status = chat ? write_question(&alpaca, &text) : write_prompt(&alpaca, &text);
-    json_t *question = json_stringn(text.count > 0 ? text.items : "", text.count);
+    json_auto_t *question = json_stringn(text.count > 0 ? text.items : "", text.count);
     vec_free(&text);
     if (status == STATUS_OK)
         status = chat ? make_alpaca_chat(row, question, alpaca.output, out) : make_texts(question, alpaca.output, out);
-    json_decref(question);
     return status;
 }
 

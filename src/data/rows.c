@@ -387,13 +387,12 @@ static enum status measure_lengths(struct packing *packing) {
 static enum status make_rows(const struct examination *examination) {
     struct packing *packing = examination->packing;
     bool together = examination->options->pack_examples && !examination->options->pairs;
-    uint32_t *row_of = mem_array((size_t)packing->examples, sizeof *row_of);
+    AUTO_FREE uint32_t *row_of = mem_array((size_t)packing->examples, sizeof *row_of);
     if (!row_of) return STATUS_FAILED;
     enum status status = (together ? fit_together : fit_apart)(examination, row_of);
     for (int64_t i = 0; i < packing->examples; i++)
         packing->places += examination->sizes.items[i];
     if (status == STATUS_OK) status = order_examples(packing, row_of);
-    mem_free(row_of);
     return status;
 }
 

@@ -94,12 +94,11 @@ static enum status require_utf8(const char *path, const struct file_input *file)
 
 /* The lines of a .jsonl file tell its kind. */
 static enum status examine_text(const char *path, const struct jsonl_columns *columns, enum source_kind *kind) {
-    struct file_input file;
+    AUTO(file_input_close) struct file_input file = {0};
     TRY(file_input_open(path, &file));
-    enum status status = require_utf8(path, &file);
-    if (status == STATUS_OK && *kind == SOURCE_JSONL) status = jsonl_find_file_kind(&file, columns, kind);
-    file_input_close(&file);
-    return status;
+    TRY(require_utf8(path, &file));
+    if (*kind == SOURCE_JSONL) TRY(jsonl_find_file_kind(&file, columns, kind));
+    return STATUS_OK;
 }
 
 static enum status add_file(const char *path, const struct jsonl_columns *columns, struct sources *sources) {
@@ -142,24 +141,18 @@ static enum status add_folder(const char *folder, const struct names *names, con
 /* The directory's files of both splits; without files of the split `required` it is refused. */
 static enum status list_folder(const char *folder, const char *const *required, const struct jsonl_columns *columns,
                                struct sources *train, struct sources *valid) {
-    struct names names;
+    AUTO(names_free) struct names names = {0};
     TRY(folder_list(folder, &names));
     bool found = false;
     for (size_t i = 0; i < names.count; i++)
         found = found || is_of_split(names.items[i], required);
-    enum status status;
     if (!found)
-        TRY_GOTO(status,
-                 status_set(STATUS_BAD_INPUT,
-                            "%s: a directory without a file %s.* or %s-*" HINT
-                            "rename the files, or name them one by one: .txt, .jsonl, .bin",
-                            folder, *required, *required),
-                 done);
-    if (train) TRY_GOTO(status, add_folder(folder, &names, train_names, columns, train), done);
-    TRY_GOTO(status, add_folder(folder, &names, valid_names, columns, valid), done);
-done:
-    names_free(&names);
-    return status;
+        return status_set(STATUS_BAD_INPUT,
+                          "%s: a directory without a file %s.* or %s-*" HINT
+                          "rename the files, or name them one by one: .txt, .jsonl, .bin",
+                          folder, *required, *required);
+    if (train) TRY(add_folder(folder, &names, train_names, columns, train));
+    return add_folder(folder, &names, valid_names, columns, valid);
 }
 
 enum { WEIGHT_MAX = 1000000, WEIGHT_DECIMALS = 6 };
@@ -362,20 +355,16 @@ static enum status add_column(const char *text, const char *from, size_t bytes, 
 }
 
 enum status jsonl_columns_parse(const char *text, struct jsonl_columns *out) {
-    struct jsonl_columns columns = {0};
-    enum status status;
+    AUTO(jsonl_columns_free) struct jsonl_columns columns = {0};
     enum source_kind kind;
     for (const char *from = text; *from;) {
         size_t bytes = strcspn(from, ",");
-        TRY_GOTO(status, add_column(text, from, bytes, &columns), failed);
+        TRY(add_column(text, from, bytes, &columns));
         from += bytes + (from[bytes] == ',');
     }
-    if (*text && !kind_of(given_fields(&columns), &kind)) TRY_GOTO(status, refuse_columns(text), failed);
-    *out = columns;
+    if (*text && !kind_of(given_fields(&columns), &kind)) TRY(refuse_columns(text));
+    *out = TAKE(columns);
     return STATUS_OK;
-failed:
-    jsonl_columns_free(&columns);
-    return status;
 }
 
 void jsonl_columns_free(struct jsonl_columns *columns) {

@@ -357,7 +357,7 @@ static void remove_abandoned(const char *path) {
 }
 
 static enum status remove_unfinished(const char *folder) {
-    struct names names;
+    AUTO(names_free) struct names names = {0};
     if (folder_list(folder, &names) != STATUS_OK) return STATUS_FAILED;
     enum status status = STATUS_OK;
     for (size_t i = 0; i < names.count && status == STATUS_OK; i++) {
@@ -369,7 +369,6 @@ static enum status remove_unfinished(const char *folder) {
             status = STATUS_FAILED;
         mem_free(path);
     }
-    names_free(&names);
     return status;
 }
 
@@ -408,19 +407,15 @@ static enum status append(void *payload, const void *data, size_t bytes) {
 /* Opens a file at the writer's place and copies the ids written so far to it. */
 static enum status begin_place(struct token_cache_writer *writer, const char *folder) {
     TRY(vec_reserve(&writer->files, writer->files.count + 1));
-    struct file_input file = {.path = mem_string(writer->path), .descriptor = -1};
+    AUTO(file_input_close) struct file_input file = {.path = mem_string(writer->path), .descriptor = -1};
     if (file.path) file.descriptor = open_place(writer, folder);
-    enum status status;
-    TRY_GOTO(status, file.descriptor >= 0 ? STATUS_OK : STATUS_FAILED, failed);
+    TRY(file.descriptor >= 0 ? STATUS_OK : STATUS_FAILED);
     if (writer->files.count > 0) {
         const struct file_input *last = &writer->files.items[writer->files.count - 1];
-        TRY_GOTO(status, file_input_pass(last, 0, last->bytes, append, &file), failed);
+        TRY(file_input_pass(last, 0, last->bytes, append, &file));
     }
-    writer->files.items[writer->files.count++] = file;
+    writer->files.items[writer->files.count++] = TAKE(file);
     return STATUS_OK;
-failed:
-    file_input_close(&file);
-    return status;
 }
 
 static void drop_beside(struct token_cache_writer *writer) {
@@ -489,11 +484,10 @@ struct token_view token_cache_writer_view(const struct token_cache_writer *write
 }
 
 static enum status append_unread(struct token_cache_writer *writer, const json_t *unread) {
-    json_t *none = unread ? NULL : json_array();
+    json_auto_t *none = unread ? NULL : json_array();
     char *text = json_dumps(unread ? unread : none, JSON_COMPACT);
     enum status status = text ? write_bytes(writer, text, strlen(text)) : status_no_memory(0, "names of keys");
     free(text);
-    json_decref(none);
     return status;
 }
 

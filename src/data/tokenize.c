@@ -176,17 +176,14 @@ done:
 static enum status encode_formed(const struct tokenizing *t, int thread, const struct jsonl_row *row,
                                  struct token_ids *out) {
     struct chat_encoder *chats = t->encoders.items[thread].chats;
-    json_t *formed = NULL;
+    json_auto_t *formed = NULL;
     size_t first = 0;
     if (t->source.kind == SOURCE_ALPACA)
         TRY(jsonl_form_alpaca(row, chats != NULL, &formed));
     else
         TRY(jsonl_form_conversation(row, &formed, &first));
-    enum status status =
-        chats ? chat_encode(chats, t->source.name, row->line, formed, first, out)
-              : encode_prompt(t, thread, &(struct jsonl_row){NULL, t->source.name, row->line, formed}, out);
-    json_decref(formed);
-    return status;
+    return chats ? chat_encode(chats, t->source.name, row->line, formed, first, out)
+                 : encode_prompt(t, thread, &(struct jsonl_row){NULL, t->source.name, row->line, formed}, out);
 }
 
 /* Nothing but one example, in which something is trained on. */
@@ -473,13 +470,10 @@ static enum status check_row(const struct text_of_0_1_0 *text, int64_t line, con
 
 /* A line that is not JSON is reported where it is tokenized. */
 static enum status check_line(const struct text_of_0_1_0 *text, int64_t line, const char *content, size_t bytes) {
-    json_t *object = NULL;
+    json_auto_t *object = NULL;
     if (jsonl_parse_object(text->path, line, content, bytes, &object) != STATUS_OK || !object)
         return status_clear(), STATUS_OK;
-    enum status status =
-        text->kind == SOURCE_JSONL ? check_document(text, line, object) : check_row(text, line, object);
-    json_decref(object);
-    return status;
+    return text->kind == SOURCE_JSONL ? check_document(text, line, object) : check_row(text, line, object);
 }
 
 static enum status check_lines(const struct text_of_0_1_0 *text) {

@@ -62,6 +62,7 @@ struct graph {
 /* An empty graph; NULL when out of memory. */
 struct graph *graph_create(enum dtype dtype, int64_t micro_batch_sequences, int64_t sequence_length);
 void graph_free(struct graph *graph);
+static inline void graph_release(struct graph **graph) { graph_free(*graph); } /* for AUTO */
 /* A copy of a forward graph, which depends on it in nothing; tensors and nodes have the same numbers. NULL when out of
  * memory. */
 struct graph *graph_copy(const struct graph *graph);

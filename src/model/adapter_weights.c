@@ -250,21 +250,15 @@ static enum status check_weights(const struct model *model, const struct graph *
 }
 
 static enum status open_weights(struct model *model, const char *folder, const char *file) {
-    struct graph *graph = NULL;
-    char *path = path_join(folder, adapter_weights_name), *field = mem_format("%s: target_modules", file);
-    enum status status;
-    TRY_GOTO(status, path && field ? STATUS_OK : STATUS_FAILED, done);
-    if (!file_exists(path)) TRY_GOTO(status, foreign_weights_refuse_folder(folder), done);
-    TRY_GOTO(status, safetensors_open(path, &model->adapter_weights), done);
-    TRY_GOTO(status, check_targets(model, field), done);
-    TRY_GOTO(status, name_targets(model), done);
-    TRY_GOTO(status, model_build_small_graph(model, &graph), done);
-    status = check_weights(model, graph);
-done:
-    graph_free(graph);
-    mem_free(field);
-    mem_free(path);
-    return status;
+    AUTO(graph_release) struct graph *graph = NULL;
+    AUTO_FREE char *path = path_join(folder, adapter_weights_name), *field = mem_format("%s: target_modules", file);
+    TRY(path && field ? STATUS_OK : STATUS_FAILED);
+    if (!file_exists(path)) TRY(foreign_weights_refuse_folder(folder));
+    TRY(safetensors_open(path, &model->adapter_weights));
+    TRY(check_targets(model, field));
+    TRY(name_targets(model));
+    TRY(model_build_small_graph(model, &graph));
+    return check_weights(model, graph);
 }
 
 static bool holds_model(const char *folder) {
@@ -283,7 +277,7 @@ static char *find_base(const char *folder, const char *base) {
 }
 
 static enum status open_base(const char *folder, const char *file, const char *base, struct model **out) {
-    char *found = base ? find_base(folder, base) : NULL;
+    AUTO_FREE char *found = base ? find_base(folder, base) : NULL;
     enum status status = STATUS_FAILED;
     if (found && file_is_folder(found)) {
         status = model_open_base(file, found, out);
@@ -293,7 +287,6 @@ static enum status open_base(const char *folder, const char *file, const char *b
                       : status_set(STATUS_BAD_INPUT, "%s: base_model_name_or_path: missing", file);
         status_hint(status, "merge it with the model it belongs to: ballast merge ADAPTER_DIR --base MODEL_DIR -o DIR");
     }
-    mem_free(found);
     return status;
 }
 
@@ -392,7 +385,7 @@ static enum status merge_one(const struct model *model, struct graph *graph, str
     TRY(graph_status(graph));
     const struct safetensors_tensor *source = safetensors_find(model->weights, weight->name);
     enum dtype dtype = source->dtype == SAFETENSORS_BF16 ? DTYPE_BF16 : DTYPE_F32;
-    void *a_data = NULL, *b_data = NULL;
+    AUTO_FREE void *a_data = NULL, *b_data = NULL;
     target->dtype = b ? DTYPE_F32 : dtype;
     TRY(load(model, weight, target->dtype, &target->data));
     if (!b) return STATUS_OK;
@@ -400,15 +393,11 @@ static enum status merge_one(const struct model *model, struct graph *graph, str
     struct linear_sizes sizes = {.in = a->shape.dims[1],
                                  .out = b->shape.dims[0],
                                  .weight_is_kn = NODE_ATTRIBUTES(node, linear_attributes)->weight_is_kn};
-    enum status status;
-    TRY_GOTO(status, load(model, a, DTYPE_F32, &a_data), done);
-    TRY_GOTO(status, load(model, b, DTYPE_F32, &b_data), done);
+    TRY(load(model, a, DTYPE_F32, &a_data));
+    TRY(load(model, b, DTYPE_F32, &b_data));
     add_product(target->data, a_data, b_data, &sizes, adapter->rank, (float)(adapter->alpha / (double)adapter->rank));
     round_to(target, dtype);
-done:
-    mem_free(a_data);
-    mem_free(b_data);
-    return status;
+    return STATUS_OK;
 }
 
 enum status model_write_merged(const struct model *model, const char *folder) {
@@ -456,13 +445,11 @@ enum status adapter_write_settings(const struct model *model, const char *path, 
     struct file_sums *sums;
     TRY(manifest_add(manifest, path, &sums));
     TRY(model_build_small_graph(model, &graph));
-    json_t *targets = adapter_list_targets(&model->config.adapter), *object = NULL;
+    json_t *targets = adapter_list_targets(&model->config.adapter);
+    json_auto_t *object = NULL;
     if (targets)
         object =
             adapter_write_config(&model->config.adapter, model->folder ? model->folder : "", targets, has_kn(graph));
     graph_free(graph);
-    enum status status =
-        object ? json_write_summed(path, object, sums) : status_set(STATUS_FAILED, "%s: no memory", path);
-    json_decref(object);
-    return status;
+    return object ? json_write_summed(path, object, sums) : status_set(STATUS_FAILED, "%s: no memory", path);
 }

@@ -284,14 +284,13 @@ static enum status read_rows(const struct safetensors *set, const struct stored_
     int64_t per = 8 / code_bits(layout), begin, bytes = weight_piece_overlap(piece, 0, layout->codes_bytes, &begin);
     int64_t last = ((begin + bytes) * per - 1) / layout->columns;
     if (bytes == 0) return STATUS_OK;
-    unsigned char *words = mem_array(row_bytes, 1);
-    enum status status = words ? STATUS_OK : STATUS_FAILED;
-    for (int64_t row = begin * per / layout->columns; row <= last && row < layout->rows && status == STATUS_OK; row++) {
-        status = safetensors_read(set, of->codes, (size_t)row * row_bytes, row_bytes, words);
-        if (status == STATUS_OK) put_row(layout, words, row, piece);
+    AUTO_FREE unsigned char *words = mem_array(row_bytes, 1);
+    if (!words) return STATUS_FAILED;
+    for (int64_t row = begin * per / layout->columns; row <= last && row < layout->rows; row++) {
+        TRY(safetensors_read(set, of->codes, (size_t)row * row_bytes, row_bytes, words));
+        put_row(layout, words, row, piece);
     }
-    mem_free(words);
-    return status;
+    return STATUS_OK;
 }
 
 static enum status read_codes(const struct safetensors *set, const struct stored_integers *of,
@@ -347,12 +346,10 @@ static enum status read_zeros(const struct safetensors *set, const struct stored
     int64_t per_word = 8 * WORD_BYTES / code_bits(layout), row_bytes = of->across * WORD_BYTES;
     int64_t first = begin / of->across / per_word, last = (begin + count - 1) / of->across / per_word;
     size_t bytes = (size_t)((last - first + 1) * row_bytes);
-    unsigned char *words = mem_array(bytes, 1);
-    enum status status =
-        words ? safetensors_read(set, of->zeros, (size_t)(first * row_bytes), bytes, words) : STATUS_FAILED;
-    if (status == STATUS_OK) put_zeros(of, words, first, begin, begin + count, out);
-    mem_free(words);
-    return status;
+    AUTO_FREE unsigned char *words = mem_array(bytes, 1);
+    TRY(words ? safetensors_read(set, of->zeros, (size_t)(first * row_bytes), bytes, words) : STATUS_FAILED);
+    put_zeros(of, words, first, begin, begin + count, out);
+    return STATUS_OK;
 }
 
 enum status compressed_read(const struct safetensors *set, const struct tensor *parameter,

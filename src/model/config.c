@@ -107,23 +107,20 @@ static enum status check_fixed(const char *file, const json_t *object, const str
 
 static enum status check_architectures(const char *file, const json_t *object, const struct config_key *key) {
     const json_t *found = json_object_get(object, key->name);
-    json_t *known;
+    json_auto_t *known = NULL;
     if (json_is_null(found)) return STATUS_OK;
     if (!json_is_array(found)) return status_set(STATUS_BAD_INPUT, "%s: %s: must be an array", file, key->name);
     TRY(parse_text(key, &known));
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < json_array_size(found) && status == STATUS_OK; i++) {
+    for (size_t i = 0; i < json_array_size(found); i++) {
         const json_t *item = json_array_get(found, i);
         const char *name = json_is_string(item) ? json_string_value(item) : "(not a string)";
         bool holds = false;
         for (size_t k = 0; k < json_array_size(known); k++)
             holds |= json_equal(json_array_get(known, k), item);
         if (!holds)
-            status =
-                status_set(STATUS_BAD_INPUT, "%s: %s: \"%.60s\" is not one of %s", file, key->name, name, key->text);
+            TRY(status_set(STATUS_BAD_INPUT, "%s: %s: \"%.60s\" is not one of %s", file, key->name, name, key->text));
     }
-    json_decref(known);
-    return status;
+    return STATUS_OK;
 }
 
 static enum status read_key(const char *file, const json_t *object, const struct config_key *key,

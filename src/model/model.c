@@ -100,14 +100,12 @@ static enum status refuse_folder(const char *given) {
 }
 
 static enum status find_run_model(const char *run_folder, char **out) {
-    char *folder = path_join(run_folder, "model");
+    AUTO_FREE char *folder = path_join(run_folder, "model");
     enum status status = folder ? STATUS_OK : STATUS_FAILED;
     if (folder && !is_model(folder)) status = refuse_unfinished(run_folder);
-    if (status == STATUS_OK)
-        *out = folder;
-    else
-        mem_free(folder);
-    return status;
+    TRY(status);
+    *out = TAKE(folder);
+    return STATUS_OK;
 }
 
 enum status model_folder_find(const char *given, char **out) {
@@ -227,24 +225,21 @@ static enum status open_plain(const char *folder, bool outline, struct model **o
 }
 
 static enum status open_found(const char *given, bool outline, struct model **out) {
-    char *folder;
+    AUTO_FREE char *folder = NULL;
     TRY(model_folder_find(given, &folder));
     enum status status = model_folder_has(folder, adapter_config_name) ? model_open_adapter(folder, NULL, out)
                                                                        : open_plain(folder, outline, out);
-    mem_free(folder);
     return status == STATUS_BAD_INPUT
                ? status_hint_else(status, "`ballast help models` lists the settings of config.json")
                : status;
 }
 
 enum status model_open_base(const char *file, const char *given, struct model **out) {
-    char *folder;
+    AUTO_FREE char *folder = NULL;
     TRY(model_folder_find(given, &folder));
-    enum status status = model_folder_has(folder, adapter_config_name)
-                             ? status_set(STATUS_BAD_INPUT, "%s: the base model is an adapter itself: %s", file, folder)
-                             : open_plain(folder, false, out);
-    mem_free(folder);
-    return status;
+    return model_folder_has(folder, adapter_config_name)
+               ? status_set(STATUS_BAD_INPUT, "%s: the base model is an adapter itself: %s", file, folder)
+               : open_plain(folder, false, out);
 }
 
 enum status model_open(const char *given, struct model **out) { return open_found(given, false, out); }

@@ -309,6 +309,7 @@ void model_config_set_window(struct model_config *config, int64_t window);
 /* A model from a config, without files; BAD_INPUT when its sizes make no model. */
 enum status model_create(const struct model_config *config, struct model **out);
 void model_free(struct model *model);
+static inline void model_release(struct model **model) { model_free(*model); } /* for AUTO */
 
 /* The forward graph of one micro-batch. *out_tensor is the loss or the logits. The caller frees the graph. BAD_INPUT
  * when the sequences are longer than the model's context. */

@@ -83,12 +83,10 @@ static enum status fill_compressed(const struct plain_layers *layers, const stru
 /* transformers' should_convert_module: the expression ends where a module's name does. */
 static enum status fill_skipped(const struct plain_layers *layers, const struct place *place, const char *text,
                                 struct pattern *out) {
-    char *expression = mem_format("(?:%s)(?:(?<=\\.)|(?=\\.|$))", text);
+    AUTO_FREE char *expression = mem_format("(?:%s)(?:(?<=\\.)|(?=\\.|$))", text);
     out->ends = true;
     if (!expression) return STATUS_FAILED;
-    enum status status = compile(layers, place, text, expression, &out->code);
-    mem_free(expression);
-    return status;
+    return compile(layers, place, text, expression, &out->code);
 }
 
 typedef enum status fill_pattern(const struct plain_layers *layers, const struct place *place, const char *text,

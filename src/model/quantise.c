@@ -315,16 +315,14 @@ enum status weight_target_fill(const struct weight_target *target, const struct 
     int64_t element = dtype_bytes(target->dtype), first = target->first * element, all = target->elements * element;
     if (target->data) return source->read(source->payload, &(struct weight_piece){first, all, target->data});
     int64_t max = all < BYTE_STORE_PIECE ? all : BYTE_STORE_PIECE, end = first + all, bytes;
-    unsigned char *buffer = mem_array((size_t)max, 1);
-    enum status status = buffer ? STATUS_OK : STATUS_FAILED;
-    for (int64_t at = first; at < end && status == STATUS_OK; at += bytes) {
+    AUTO_FREE unsigned char *buffer = mem_array((size_t)max, 1);
+    if (!buffer) return STATUS_FAILED;
+    for (int64_t at = first; at < end; at += bytes) {
         bytes = end - at < max ? end - at : max;
-        status = source->read(source->payload, &(struct weight_piece){at, bytes, buffer});
-        if (status == STATUS_OK)
-            status = target->store->write(target->store->payload, target->stored_as, at, bytes, buffer);
+        TRY(source->read(source->payload, &(struct weight_piece){at, bytes, buffer}));
+        TRY(target->store->write(target->store->payload, target->stored_as, at, bytes, buffer));
     }
-    mem_free(buffer);
-    return status;
+    return STATUS_OK;
 }
 
 /* `whole` is a source of what quantized_weight_whole says. */

@@ -72,17 +72,15 @@ static enum status foreign_weights_refuse_content(const char *path, const struct
 }
 
 enum status foreign_weights_refuse_file(const char *path) {
-    struct file_input file;
+    AUTO(file_input_close) struct file_input file = {0};
     TRY(file_input_open(path, &file));
-    enum status status = foreign_weights_refuse_content(path, &file);
-    file_input_close(&file);
-    return status;
+    return foreign_weights_refuse_content(path, &file);
 }
 
 enum status foreign_weights_refuse_name(const char *path) { return refuse(path, find_by_name(path)); }
 
 enum status foreign_weights_refuse_folder(const char *folder) {
-    struct names names = {0};
+    AUTO(names_free) struct names names = {0};
     TRY(folder_list(folder, &names));
     enum status status = STATUS_OK;
     for (size_t i = 0; i < names.count && status == STATUS_OK; i++) {
@@ -91,7 +89,6 @@ enum status foreign_weights_refuse_folder(const char *folder) {
         if (format) status = path ? refuse(path, format) : STATUS_FAILED;
         mem_free(path);
     }
-    names_free(&names);
     return status;
 }
 
@@ -263,7 +260,7 @@ static enum status header_length(const char *file, const struct file_input *inpu
  * path, must live as long as the set. */
 static enum status safetensors_parse(struct safetensors *set, const char *file) {
     size_t length = 0;
-    json_t *header;
+    json_auto_t *header = NULL;
     const struct file_input *input = &set->inputs.items[set->inputs.count - 1];
     TRY(header_length(file, input, &length));
     char *text = mem_array(length, 1);
@@ -279,7 +276,6 @@ static enum status safetensors_parse(struct safetensors *set, const char *file) 
     };
     status = parse_header(&reader, header);
     vec_free(&reader.entries);
-    json_decref(header);
     return status;
 }
 
@@ -405,41 +401,29 @@ static enum status add_shards(struct safetensors *set, const char *folder, const
 }
 
 static enum status add_indexed(struct safetensors *set, const char *folder, const char *index) {
-    json_t *object = NULL, *shards = json_object();
+    json_auto_t *object = NULL, *shards = json_object();
     if (!shards) return status_no_memory(0, "a list of weight files");
-    enum status status;
-    TRY_GOTO(status, json_read_object(index, INDEX_LIMIT_BYTES, &object), done);
+    TRY(json_read_object(index, INDEX_LIMIT_BYTES, &object));
     json_t *weight_map = json_object_get(object, "weight_map");
     if (!json_is_object(weight_map) || json_object_size(weight_map) == 0)
-        TRY_GOTO(status, status_set(STATUS_BAD_INPUT, "%s: weight_map: missing, empty or not an object", index), done);
-    TRY_GOTO(status, collect_shards(index, weight_map, shards), done);
-    TRY_GOTO(status, add_shards(set, folder, index, shards), done);
-    TRY_GOTO(status, check_index(index, weight_map, set), done);
-done:
-    json_decref(object);
-    json_decref(shards);
-    return status;
+        TRY(status_set(STATUS_BAD_INPUT, "%s: weight_map: missing, empty or not an object", index));
+    TRY(collect_shards(index, weight_map, shards));
+    TRY(add_shards(set, folder, index, shards));
+    return check_index(index, weight_map, set);
 }
 
 enum status safetensors_open_folder(const char *folder, struct safetensors **out) {
-    char *single = path_join(folder, "model.safetensors"), *index = path_join(folder, index_name);
-    enum status status = STATUS_FAILED;
-    if (!single || !index) goto done;
-    if (file_exists(single)) {
-        status = safetensors_open(single, out);
-    } else if (file_exists(index)) {
+    AUTO_FREE char *single = path_join(folder, "model.safetensors"), *index = path_join(folder, index_name);
+    if (!single || !index) return STATUS_FAILED;
+    if (file_exists(single)) return safetensors_open(single, out);
+    if (file_exists(index)) {
         struct safetensors *set = mem_array(1, sizeof *set);
-        if (set) status = finish(add_indexed(set, folder, index), set, out);
-    } else {
-        TRY_GOTO(status, foreign_weights_refuse_folder(folder), done);
-        status = status_hint(
-            status_set(STATUS_BAD_INPUT, "%s: holds neither model.safetensors nor %s", folder, index_name),
-            "weights in other formats can be saved again with transformers: model.save_pretrained(directory)");
+        return set ? finish(add_indexed(set, folder, index), set, out) : STATUS_FAILED;
     }
-done:
-    mem_free(single);
-    mem_free(index);
-    return status;
+    TRY(foreign_weights_refuse_folder(folder));
+    return status_hint(
+        status_set(STATUS_BAD_INPUT, "%s: holds neither model.safetensors nor %s", folder, index_name),
+        "weights in other formats can be saved again with transformers: model.save_pretrained(directory)");
 }
 
 /* Whether the directory holds every shard that the index names. Opening the weights refuses bad names. */
@@ -456,7 +440,7 @@ static bool has_shards(const char *folder, const json_t *weight_map) {
 }
 
 enum status safetensors_folder_is_whole(const char *folder, bool *out) {
-    char *single = path_join(folder, "model.safetensors"), *index = path_join(folder, index_name);
+    AUTO_FREE char *single = path_join(folder, "model.safetensors"), *index = path_join(folder, index_name);
     json_t *object = NULL;
     enum status status = single && index ? STATUS_OK : STATUS_FAILED;
     *out = single && file_exists(single);
@@ -465,8 +449,6 @@ enum status safetensors_folder_is_whole(const char *folder, bool *out) {
         *out = status == STATUS_OK && has_shards(folder, json_object_get(object, "weight_map"));
         json_decref(object);
     }
-    mem_free(single);
-    mem_free(index);
     return status;
 }
 

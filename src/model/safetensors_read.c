@@ -172,15 +172,14 @@ static void expect(const struct piece *piece) {
 
 /* A store takes one piece after the other. */
 static enum status put_all(const struct pieces *pieces) {
-    void *buffer = mem_array(BYTE_STORE_PIECE, 1);
-    enum status status = buffer ? STATUS_OK : STATUS_FAILED;
-    for (size_t i = 0; i < pieces->count && status == STATUS_OK; i++) {
+    AUTO_FREE void *buffer = mem_array(BYTE_STORE_PIECE, 1);
+    TRY(buffer ? STATUS_OK : STATUS_FAILED);
+    for (size_t i = 0; i < pieces->count; i++) {
         if (pieces->items[i].load->out) continue;
         if (pieces->count - i > AHEAD) expect(&pieces->items[i + AHEAD]);
-        status = convert(&pieces->items[i], buffer);
+        TRY(convert(&pieces->items[i], buffer));
     }
-    mem_free(buffer);
-    return status;
+    return STATUS_OK;
 }
 
 static void begin_progress(const struct safetensors_load *loads, size_t count) {
@@ -210,18 +209,15 @@ static enum status convert_all(const struct pieces *pieces) {
 }
 
 enum status safetensors_load(const struct safetensors_load *loads, size_t count) {
-    struct pieces pieces = {0};
-    enum status status = STATUS_OK;
+    AUTO_VEC struct pieces pieces = {0};
     for (size_t i = 0; i < count; i++)
-        TRY_GOTO(status, add_pieces(&loads[i], &pieces), done);
-    if (pieces.count == 0) goto done;
+        TRY(add_pieces(&loads[i], &pieces));
+    if (pieces.count == 0) return STATUS_OK;
     qsort(pieces.items, pieces.count, sizeof *pieces.items, compare_pieces);
     begin_progress(loads, count);
-    status = convert_all(&pieces);
+    enum status status = convert_all(&pieces);
     if (status == STATUS_OK) status = put_all(&pieces);
     progress_end();
-done:
-    vec_free(&pieces);
     return status;
 }
 

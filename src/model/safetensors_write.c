@@ -131,7 +131,7 @@ static void layout_free(struct layout *layout) {
     mem_free(layout->head);
 }
 
-/* The items are borrowed. FAILED without memory. */
+/* The items are borrowed. FAILED without memory; to be freed in any case. */
 static enum status layout_make(const struct safetensors_item *items, size_t count, struct layout *out) {
     *out = (struct layout){.sorted = mem_array(count, sizeof(const struct safetensors_item *)), .count = count};
     if (!out->sorted) return STATUS_FAILED;
@@ -140,13 +140,9 @@ static enum status layout_make(const struct safetensors_item *items, size_t coun
     if (count > 0) qsort(out->sorted, count, sizeof *out->sorted, compare_items);
     check_groups(out);
     check_stacks(out);
-    json_t *header = make_header(out->sorted, count);
-    char *text = header ? json_text(header, JSON_COMPACT) : NULL;
-    json_decref(header);
-    enum status status = text ? set_head(out, text) : status_no_memory(0, "the header of a safetensors file");
-    mem_free(text);
-    if (status != STATUS_OK) layout_free(out);
-    return status;
+    json_auto_t *header = make_header(out->sorted, count);
+    AUTO_FREE char *text = header ? json_text(header, JSON_COMPACT) : NULL;
+    return text ? set_head(out, text) : status_no_memory(0, "the header of a safetensors file");
 }
 
 /* FAILED, naming the item, where bytes of it, from `offset` on, hold a value that is not finite. What is carried is not
@@ -167,10 +163,9 @@ static enum status item_read(const struct safetensors_item *item, int64_t offset
 }
 
 enum status safetensors_measure(const struct safetensors_item *items, size_t count, uint64_t *bytes) {
-    struct layout layout;
+    AUTO(layout_free) struct layout layout = {0};
     TRY(layout_make(items, count, &layout));
     *bytes = layout.bytes;
-    layout_free(&layout);
     return STATUS_OK;
 }
 
@@ -194,7 +189,7 @@ static void stream_close(struct stream *stream) {
     layout_free(&stream->layout);
 }
 
-/* `range` NULL: all of the file. */
+/* `range` NULL: all of the file. To be closed in any case. */
 static enum status stream_open(const struct safetensors_item *items, size_t count, const struct file_range *range,
                                struct stream *out) {
     *out = (struct stream){.hash = NULL};
@@ -202,9 +197,7 @@ static enum status stream_open(const struct safetensors_item *items, size_t coun
     out->range = range ? *range : (struct file_range){0, out->layout.bytes};
     out->hash = XXH3_createState();
     out->buffer = mem_array(BYTE_STORE_PIECE, 1);
-    if (out->hash && out->buffer) return STATUS_OK;
-    stream_close(out);
-    return status_no_memory(BYTE_STORE_PIECE, "a pass over a safetensors file");
+    return out->hash && out->buffer ? STATUS_OK : status_no_memory(BYTE_STORE_PIECE, "a pass over a safetensors file");
 }
 
 /* Of the file's head, where what is in the range ends. */
@@ -303,16 +296,13 @@ enum status safetensors_write(const char *path, const struct safetensors_item *i
 
 enum status safetensors_write_range(const char *path, const struct safetensors_item *items, size_t count,
                                     const struct file_range *range, struct file_sums *sums) {
-    struct stream stream;
+    AUTO(stream_close) struct stream stream = {0};
     TRY(stream_open(items, count, range, &stream));
     const struct file_range *own = &stream.range;
     BUG_IF(own->begin % FILE_BLOCK_BYTES_MIN != 0 || own->begin > own->end || own->end > stream.layout.bytes,
            "%s: bytes %" PRIu64 " to %" PRIu64 " of %" PRIu64, path, own->begin, own->end, stream.layout.bytes);
-    enum status status =
-        range ? file_writer_open_part(path, own->begin, &stream.file) : file_writer_open(path, &stream.file);
-    if (status == STATUS_OK) status = write_opened(path, sums, &stream);
-    stream_close(&stream);
-    return status;
+    TRY(range ? file_writer_open_part(path, own->begin, &stream.file) : file_writer_open(path, &stream.file));
+    return write_opened(path, sums, &stream);
 }
 
 /* --- a file of which each of several processes has runs of the tensors' elements --- */
@@ -388,13 +378,12 @@ static enum status write_runs_opened(const char *path, const struct layout *layo
 }
 
 enum status safetensors_write_runs(const char *path, const struct safetensors_runs *mine) {
-    struct layout layout;
+    AUTO(layout_free) struct layout layout = {0};
     TRY(layout_make(mine->items, mine->count, &layout));
     struct run_writer writer = {.buffer = mem_array(BYTE_STORE_PIECE, 1)};
     enum status status = writer.buffer ? file_writer_open_part(path, 0, &writer.file) : STATUS_FAILED;
     if (status == STATUS_OK) status = write_runs_opened(path, &layout, mine, &writer);
     mem_free(writer.buffer);
-    layout_free(&layout);
     return status;
 }
 
@@ -432,7 +421,7 @@ static enum status sum_opened(const char *path, struct stream *stream) {
 
 enum status safetensors_sum_range(const char *path, const struct safetensors_item *items, size_t count,
                                   const struct file_range *range, struct file_sums *sums) {
-    struct stream stream;
+    AUTO(stream_close) struct stream stream = {0};
     TRY(stream_open(items, count, range, &stream));
     stream.sums = sums;
     enum status status = file_input_open(path, &stream.written);
@@ -440,6 +429,5 @@ enum status safetensors_sum_range(const char *path, const struct safetensors_ite
         status = sum_opened(path, &stream);
         file_input_close(&stream.written);
     }
-    stream_close(&stream);
     return status == STATUS_OK ? STATUS_OK : STATUS_FAILED;
 }

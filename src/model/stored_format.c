@@ -220,10 +220,9 @@ static char *read_state_text(const struct safetensors *set, const struct safeten
 
 static enum status read_state(const struct safetensors *set, const struct safetensors_tensor *found,
                               const struct weight_code *code, float *offset) {
-    char name[2 * NAME_BYTES], *text = read_state_text(set, found, name);
-    enum status status = text ? stored_state_parse(name, text, found->bytes, code, offset) : STATUS_FAILED;
-    mem_free(text);
-    return status;
+    char name[2 * NAME_BYTES];
+    AUTO_FREE char *text = read_state_text(set, found, name);
+    return text ? stored_state_parse(name, text, found->bytes, code, offset) : STATUS_FAILED;
 }
 
 /* bitsandbytes has blocks of powers of two numbers. */
@@ -242,10 +241,8 @@ enum status stored_format_read_block(const struct safetensors *set, int64_t *blo
     for (size_t i = 0; i < set->tensors.count && !found; i++)
         if (name_ends(set->tensors.items[i].name, ".quant_state.bitsandbytes__nf4")) found = &set->tensors.items[i];
     if (!found || found->bytes > STATE_BYTES_MAX) return STATUS_OK; /* stored_weight_check names it */
-    char *text = read_state_text(set, found, name);
-    enum status status = text ? parse_block(name, text, found->bytes, block) : STATUS_FAILED;
-    mem_free(text);
-    return status;
+    AUTO_FREE char *text = read_state_text(set, found, name);
+    return text ? parse_block(name, text, found->bytes, block) : STATUS_FAILED;
 }
 
 static enum status check_part(const struct safetensors *set, const struct tensor *parameter, const struct part *part,

@@ -38,10 +38,8 @@ static enum status take_head(struct model *model) {
     struct safetensors *weights = model->weights;
     const struct safetensors_tensor *head = model->config.tied ? safetensors_find(weights, head_name) : NULL;
     if (!head || has_prefix(model, model->prefix)) return STATUS_OK;
-    char *name = mem_format("%s%s", model->prefix, model->config.family->embedding);
-    enum status status = name ? safetensors_rename(weights, head, name) : STATUS_FAILED;
-    mem_free(name);
-    return status;
+    AUTO_FREE char *name = mem_format("%s%s", model->prefix, model->config.family->embedding);
+    return name ? safetensors_rename(weights, head, name) : STATUS_FAILED;
 }
 
 bool weights_is_carried(const struct model *model, const char *name) {
@@ -161,17 +159,15 @@ static enum status check_names(const struct model *model, const struct graph *gr
 /* Takes tensors apart that are several parameters (ir/tensor.h, stack). BAD_INPUT names one that has not as many. Fused
  * forms are of plain weights. */
 static enum status unstack(struct model *model, struct graph *graph) {
-    struct safetensors_parts parts = {0};
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < graph->tensors.count && status == STATUS_OK; i++) {
+    AUTO_VEC struct safetensors_parts parts = {0};
+    for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
-        if (tensor->stack.name) status = stored_weight_list_stacks(graph, tensor, &parts);
-        if (status == STATUS_OK && tensor->fused.name && tensor->code.format == WEIGHT_PLAIN)
-            status = vec_push(&parts, (struct safetensors_part){tensor->name, tensor->fused});
+        if (tensor->stack.name) TRY(stored_weight_list_stacks(graph, tensor, &parts));
+        if (tensor->fused.name && tensor->code.format == WEIGHT_PLAIN)
+            TRY(vec_push(&parts, (struct safetensors_part){tensor->name, tensor->fused}));
     }
-    if (status == STATUS_OK && parts.count > 0) status = safetensors_unstack(model->weights, parts.items, parts.count);
-    vec_free(&parts);
-    return status;
+    if (parts.count > 0) TRY(safetensors_unstack(model->weights, parts.items, parts.count));
+    return STATUS_OK;
 }
 
 /* The files must hold every parameter of the model's graph, in its shape and a dtype that can be converted, and nothing
@@ -180,10 +176,8 @@ static enum status unstack(struct model *model, struct graph *graph) {
 static enum status check_all(struct model *model, struct graph *graph) {
     TRY(unstack(model, graph));
     if (!model->base_is_stored) TRY(refuse_quantised(model));
-    bool *used = mem_array(model->weights->tensors.count, sizeof *used);
-    enum status status = used ? check_names(model, graph, used) : STATUS_FAILED;
-    mem_free(used);
-    return status;
+    AUTO_FREE bool *used = mem_array(model->weights->tensors.count, sizeof *used);
+    return used ? check_names(model, graph, used) : STATUS_FAILED;
 }
 
 enum status weights_open(struct model *model, const char *folder) {
@@ -376,15 +370,13 @@ static enum status add_load(const struct model *model, const struct weight_targe
 
 enum status model_load_weights(const struct model *model, const struct weight_target *targets, int count) {
     BUG_IF(!model->weights, "loading the weights of a model made from scratch");
-    struct safetensors_loads loads = {0};
-    enum status status = STATUS_OK;
-    for (int i = 0; i < count && status == STATUS_OK; i++)
-        if (!is_quantized(&targets[i])) status = add_load(model, &targets[i], &loads);
-    if (status == STATUS_OK) status = safetensors_load(loads.items, loads.count);
-    for (int i = 0; i < count && status == STATUS_OK; i++)
-        if (is_quantized(&targets[i])) status = load_quantized(model, &targets[i]);
-    vec_free(&loads);
-    return status;
+    AUTO_VEC struct safetensors_loads loads = {0};
+    for (int i = 0; i < count; i++)
+        if (!is_quantized(&targets[i])) TRY(add_load(model, &targets[i], &loads));
+    TRY(safetensors_load(loads.items, loads.count));
+    for (int i = 0; i < count; i++)
+        if (is_quantized(&targets[i])) TRY(load_quantized(model, &targets[i]));
+    return STATUS_OK;
 }
 
 /* `set` NULL: there is nothing. */
@@ -403,14 +395,13 @@ static enum status hash_set(const struct safetensors *set, int part, int parts, 
 
 enum status model_hash_files(const struct model *model, int part, int parts, uint64_t *hash) {
     XXH3_state_t *state = XXH3_createState();
-    void *buffer = mem_array(BYTE_STORE_PIECE, 1);
+    AUTO_FREE void *buffer = mem_array(BYTE_STORE_PIECE, 1);
     enum status status = state && buffer ? STATUS_OK : status_no_memory(BYTE_STORE_PIECE, "a hash");
     if (status == STATUS_OK) XXH3_64bits_reset(state);
     if (status == STATUS_OK) status = hash_set(model->weights, part, parts, state, buffer);
     if (status == STATUS_OK) status = hash_set(model->adapter_weights, part, parts, state, buffer);
     if (status == STATUS_OK) *hash = XXH3_64bits_digest(state);
     XXH3_freeState(state);
-    mem_free(buffer);
     return status;
 }
 

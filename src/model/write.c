@@ -107,14 +107,12 @@ static enum status write_config(const struct model *model, const char *path, con
                                 struct manifest *manifest) {
     struct file_sums *sums;
     TRY(manifest_add(manifest, path, &sums));
-    json_t *config = json_copy(model->config_json);
+    json_auto_t *config = json_copy(model->config_json);
     bool newer = json_object_get(config, "dtype") != NULL, older = json_object_get(config, "torch_dtype") != NULL;
     bool good = config && (!newer || json_object_set_new(config, "dtype", json_string(dtype)) == 0) &&
                 ((newer && !older) || json_object_set_new(config, "torch_dtype", json_string(dtype)) == 0) &&
                 (!model->ends_config || json_object_set(config, ends_key, json_array_get(model->ends, 0)) == 0);
-    enum status status = good ? json_write_summed(path, config, sums) : status_no_memory(0, "a config");
-    json_decref(config);
-    return status;
+    return good ? json_write_summed(path, config, sums) : status_no_memory(0, "a config");
 }
 
 static enum status copy_companion(const char *from_folder, const char *to_folder, const char *name,
@@ -212,7 +210,7 @@ enum status model_list_items(const struct model *model, const struct weight_targ
 enum status model_write_settings(const struct model *model, const char *folder, const struct weight_target *sources,
                                  int count, struct manifest *manifest) {
     bool adapter = model->config.adapter.rank > 0;
-    char *config = path_join(folder, adapter ? adapter_config_name : config_name);
+    AUTO_FREE char *config = path_join(folder, adapter ? adapter_config_name : config_name);
     enum status status = config ? STATUS_OK : STATUS_FAILED;
     if (config && !adapter) status = write_config(model, config, written_dtype(sources, count), manifest);
     for (int i = 0; model->folder && i < COMPANIONS && status == STATUS_OK; i++) {
@@ -225,24 +223,18 @@ enum status model_write_settings(const struct model *model, const char *folder, 
     if (model->folder && status == STATUS_OK)
         status = copy_templates(model_companion_folder(model, templates_name), folder, manifest);
     if (status == STATUS_OK && adapter) status = adapter_write_settings(model, config, manifest);
-    mem_free(config);
     return status;
 }
 
 static enum status write_weights(const struct model *model, const char *folder, const struct weight_target *sources,
                                  int count, struct manifest *manifest) {
     struct file_sums *sums;
-    struct safetensors_item *items = NULL;
+    AUTO_FREE struct safetensors_item *items = NULL;
     size_t item_count;
-    char *path = path_join(folder, model_weights_name(model));
-    enum status status;
-    TRY_GOTO(status, path ? manifest_add(manifest, path, &sums) : STATUS_FAILED, done);
-    TRY_GOTO(status, model_list_items(model, sources, count, &items, &item_count), done);
-    status = safetensors_write(path, items, item_count, sums);
-done:
-    mem_free(items);
-    mem_free(path);
-    return status;
+    AUTO_FREE char *path = path_join(folder, model_weights_name(model));
+    TRY(path ? manifest_add(manifest, path, &sums) : STATUS_FAILED);
+    TRY(model_list_items(model, sources, count, &items, &item_count));
+    return safetensors_write(path, items, item_count, sums);
 }
 
 enum status model_write(const struct model *model, const char *folder, const struct weight_target *sources, int count,

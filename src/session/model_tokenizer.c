@@ -3,8 +3,6 @@
 #include "base/folder.h"
 #include "base/json.h"
 
-static void tokenizer_release(struct tokenizer **tokenizer) { tokenizer_free(*tokenizer); }
-
 enum status model_tokenizer_open(const struct model *model, struct tokenizer **out, char **path) {
     const char *folder = model_companion_folder(model, "tokenizer.json");
     AUTO_FREE char *file = path_join(folder, "tokenizer.json");

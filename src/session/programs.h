@@ -70,8 +70,6 @@ void programs_replace(struct programs *programs, struct recompiled *by);
 /* Proves those that were not proved yet (executable_prove). */
 enum status programs_prove(struct programs *programs);
 void programs_free(struct programs *programs);
-/* For AUTO variables. */
-static inline void graph_release(struct graph **graph) { graph_free(*graph); }
 /* Only the graph of one of the set's programs. The caller frees it. */
 enum status program_build_graph(const struct session *session, const struct program_set *set, enum program_use use,
                                 const struct plan *plan, struct graph **out);

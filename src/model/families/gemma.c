@@ -218,11 +218,9 @@ static enum status read_wrapper(const char *file, const json_t *object, struct m
     TRY(json_require(file, object, "text_config"));
     TRY(config_read_keys(file, object, wrapper_keys, &wrapper));
     if (!json_is_object(text)) return status_set(STATUS_BAD_INPUT, "%s: text_config: must be an object", file);
-    char *place = mem_format("%s: text_config", file);
+    AUTO_FREE char *place = mem_format("%s: text_config", file);
     if (!place) return STATUS_FAILED;
-    enum status status = read_wrapped(place, text, config);
-    mem_free(place);
-    return status;
+    return read_wrapped(place, text, config);
 }
 
 static const char *const carried[] = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",

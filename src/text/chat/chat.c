@@ -55,11 +55,9 @@ static json_t *first_messages(const struct chat_rendering *rendering, size_t cou
 /* Renders the first `count` messages into rendering->output. BAD_INPUT as chat_template_render, and for a conversation
  * that takes too much. */
 static enum status chat_render(struct chat_rendering *rendering, size_t count, bool add_generation_prompt) {
-    json_t *first = first_messages(rendering, count);
+    json_auto_t *first = first_messages(rendering, count);
     if (!first) return STATUS_FAILED;
-    enum status status = render(rendering, first, add_generation_prompt);
-    json_decref(first);
-    return status;
+    return render(rendering, first, add_generation_prompt);
 }
 
 /* The same into a text of its own, which is empty. */
@@ -94,7 +92,7 @@ static enum status render_marked(struct chat_rendering *rendering, const json_t 
  * changes or examines contents renders another text from marked ones. */
 static enum status find_marks(struct chat_rendering *rendering, size_t count, size_t own, bool prompt,
                               const struct text_buffer *text, bool *found) {
-    json_t *messages = first_messages(rendering, count);
+    json_auto_t *messages = first_messages(rendering, count);
     enum status status = messages ? STATUS_OK : STATUS_FAILED;
     const struct text_buffer *made = &rendering->output.text;
     *found = false;
@@ -102,7 +100,6 @@ static enum status find_marks(struct chat_rendering *rendering, size_t count, si
         status = render_marked(rendering, messages, own, sparse > 0, prompt, found);
         *found = *found && made->count == text->count && begins_with(made, text);
     }
-    json_decref(messages);
     return status;
 }
 
@@ -255,12 +252,10 @@ static enum status find_turn(struct chat_rendering *rendering, size_t turn, cons
 static enum status chat_turn_render(struct chat_rendering *rendering, size_t turn, struct text_buffer *text,
                                     size_t *start) {
     if (turn == 0) return status_set(STATUS_BAD_INPUT, "messages: begin with the assistant, who has nothing to answer");
-    struct text_buffer prompt;
+    AUTO_VEC struct text_buffer prompt = {0};
     TRY(render_apart(rendering, turn + 1, false, text));
     TRY(render_apart(rendering, turn, true, &prompt));
-    enum status status = find_turn(rendering, turn, text, &prompt, start);
-    vec_free(&prompt);
-    return status;
+    return find_turn(rendering, turn, text, &prompt, start);
 }
 
 /* --- conversations to marked ids --- */
@@ -434,7 +429,7 @@ static enum status encode(struct chat_encoder *encoder, const json_t *object, st
     TRY(chat_check_messages(messages));
     if (tools && !json_is_array(tools) && !json_is_null(tools))
         return status_set(STATUS_BAD_INPUT, "tools: must be a list");
-    json_t *normalized = chat_normalize_messages(messages);
+    json_auto_t *normalized = chat_normalize_messages(messages);
     if (!normalized) return STATUS_FAILED;
     encoder->rendering.whole = (struct chat_input){.messages = normalized,
                                                    .tools = tools,
@@ -444,9 +439,7 @@ static enum status encode(struct chat_encoder *encoder, const json_t *object, st
     for (size_t i = 0; i < json_array_size(normalized); i++)
         answered |= is_assistant(json_array_get(normalized, i));
     bool whole = !answered || chat_template_has_generation(encoder->chat, tools);
-    enum status status = whole ? encode_whole(encoder, out) : encode_by_turns(encoder, out);
-    json_decref(normalized);
-    return status;
+    return whole ? encode_whole(encoder, out) : encode_by_turns(encoder, out);
 }
 
 enum status chat_encode(struct chat_encoder *encoder, const char *file, int64_t line, const json_t *object,

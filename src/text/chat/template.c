@@ -35,7 +35,8 @@ static enum status add_template(struct chat_template *chat, enum template_use us
 }
 
 static enum status read_file(struct chat_template *chat, const char *folder, enum template_use use, const char *name) {
-    char *path = path_join(folder, name), *text;
+    AUTO_FREE char *path = path_join(folder, name);
+    char *text;
     size_t bytes;
     if (!path) return STATUS_FAILED;
     bool found = file_exists(path);
@@ -44,16 +45,13 @@ static enum status read_file(struct chat_template *chat, const char *folder, enu
         status = add_template(chat, use, path, text, bytes);
         mem_free(text);
     }
-    mem_free(path);
     return status;
 }
 
 static enum status add_named(struct chat_template *chat, enum template_use use, const char *file, const json_t *text) {
-    char *where = mem_format("%s: chat_template %s", file, use_names[use]);
+    AUTO_FREE char *where = mem_format("%s: chat_template %s", file, use_names[use]);
     if (!where) return STATUS_FAILED;
-    enum status status = add_template(chat, use, where, json_string_value(text), json_string_length(text));
-    mem_free(where);
-    return status;
+    return add_template(chat, use, where, json_string_value(text), json_string_length(text));
 }
 
 static enum status read_named(struct chat_template *chat, const char *file, const json_t *list) {
@@ -91,18 +89,14 @@ static void read_tokens(struct chat_template *chat, const json_t *object) {
 
 /* One of the directory's two JSON files, which need not be there. */
 static enum status read_json(struct chat_template *chat, const char *folder, const char *name, bool templates) {
-    char *path = path_join(folder, name);
+    AUTO_FREE char *path = path_join(folder, name);
     if (!path) return STATUS_FAILED;
-    json_t *object = NULL;
-    enum status status = STATUS_OK;
-    if (!file_exists(path)) goto done;
-    TRY_GOTO(status, json_read_object(path, FILE_LIMIT_BYTES, &object), done);
-    if (templates) TRY_GOTO(status, read_config(chat, path, object), done);
+    json_auto_t *object = NULL;
+    if (!file_exists(path)) return STATUS_OK;
+    TRY(json_read_object(path, FILE_LIMIT_BYTES, &object));
+    if (templates) TRY(read_config(chat, path, object));
     read_tokens(chat, object);
-done:
-    json_decref(object);
-    mem_free(path);
-    return status;
+    return STATUS_OK;
 }
 
 static enum status read_folder(struct chat_template *chat, const char *folder) {

@@ -225,11 +225,9 @@ static enum status class_pattern(struct text_buffer *out, const char *form, bool
 
 static enum status class_split_add(struct reader *reader, const char *form, bool (*is)(uint32_t),
                                    enum split_behavior behavior, bool invert) {
-    struct text_buffer pattern = {0};
-    enum status status = class_pattern(&pattern, form, is);
-    if (status == STATUS_OK) status = split_add(reader, pattern.items, false, behavior, invert);
-    vec_free(&pattern);
-    return status;
+    AUTO_VEC struct text_buffer pattern = {0};
+    TRY(class_pattern(&pattern, form, is));
+    return split_add(reader, pattern.items, false, behavior, invert);
 }
 
 static enum status read_whitespace(struct reader *reader) {
@@ -498,14 +496,10 @@ static enum status types_write(const struct component *table, struct text_buffer
 }
 
 static enum status component_refuse(const struct component *table, const char *where, const char *type) {
-    struct text_buffer known = {0};
-    enum status status = types_write(table, &known);
-    if (status == STATUS_OK) {
-        (void)status_set(STATUS_BAD_INPUT, "%s: %.60s is not supported", where, type);
-        status = status_hint(STATUS_BAD_INPUT, "supported: %s", known.items);
-    }
-    vec_free(&known);
-    return status;
+    AUTO_VEC struct text_buffer known = {0};
+    TRY(types_write(table, &known));
+    (void)status_set(STATUS_BAD_INPUT, "%s: %.60s is not supported", where, type);
+    return status_hint(STATUS_BAD_INPUT, "supported: %s", known.items);
 }
 
 static enum status component_read(const struct kind *kind, struct reader reader, int depth);

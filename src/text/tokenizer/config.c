@@ -108,28 +108,23 @@ static bool is_filled(const json_t *value) { return json_array_size(value) + jso
 
 /* `legacy`: there is no added_tokens_decoder, so the older files count too. */
 static enum status add_all(json_t *additions, const char *folder, const json_t *config, bool legacy) {
-    json_t *added = NULL;
-    enum status status = STATUS_OK;
+    json_auto_t *added = NULL;
     if (legacy) TRY(read_file(folder, "added_tokens.json", &added));
     const json_t *extra = json_object_get(config, "extra_special_tokens");
     if (!is_filled(extra)) extra = json_object_get(config, "additional_special_tokens");
-    json_t *specials = json_object(); /* of added_tokens.json, those that are named */
+    json_auto_t *specials = json_object(); /* of added_tokens.json, those that are named */
     for (int i = 0; i < NAMES; i++)
         if (content_of(json_object_get(config, names[i])))
             (void)json_object_set_new(specials, content_of(json_object_get(config, names[i])), json_true());
     for (size_t i = 0; i < json_array_size(extra); i++)
         if (content_of(json_array_get(extra, i)))
             (void)json_object_set_new(specials, content_of(json_array_get(extra, i)), json_true());
-    TRY_GOTO(status, add_by_id(additions, json_object_get(config, "added_tokens_decoder"), true, NULL), done);
-    TRY_GOTO(status, add_by_id(additions, added, false, specials), done);
+    TRY(add_by_id(additions, json_object_get(config, "added_tokens_decoder"), true, NULL));
+    TRY(add_by_id(additions, added, false, specials));
     for (int i = 0; i < NAMES; i++)
-        TRY_GOTO(status, add_token(additions, json_object_get(config, names[i]), true), done);
-    TRY_GOTO(status, add_own_names(additions, config), done);
-    status = add_list(additions, extra);
-done:
-    json_decref(specials);
-    json_decref(added);
-    return status;
+        TRY(add_token(additions, json_object_get(config, names[i]), true));
+    TRY(add_own_names(additions, config));
+    return add_list(additions, extra);
 }
 
 /* Gives ids as the library does: the model's for a token of its vocabulary, else the next. Tokens that the model has no
@@ -201,27 +196,20 @@ static enum status read_config(const char *folder, json_t **out, bool *legacy) {
 }
 
 enum status tokenizer_open_with_beside(const char *folder, const char *path, int64_t limit, struct tokenizer **out) {
-    json_t *config = NULL, *file = NULL, *additions = json_object();
+    json_auto_t *config = NULL, *file = NULL, *additions = json_object();
     bool legacy;
-    struct tokenizer *made = NULL;
-    enum status status;
-    TRY_GOTO(status, additions ? STATUS_OK : status_no_memory(0, "added tokens"), done);
-    TRY_GOTO(status, read_config(folder, &config, &legacy), done);
-    TRY_GOTO(status, json_read_object(path, TOKENIZER_LARGEST_FILE_BYTES, &file), done);
-    TRY_GOTO(status, add_known(additions, json_object_get(file, "added_tokens")), done);
-    TRY_GOTO(status, add_all(additions, folder, config, legacy), done);
-    TRY_GOTO(status, append_tokens(path, additions, limit, file), done);
-    TRY_GOTO(status, tokenizer_read(path, json_incref(file), &made), done);
-    TRY_GOTO(status, remember_end(made, config), done);
+    AUTO(tokenizer_release) struct tokenizer *made = NULL;
+    TRY(additions ? STATUS_OK : status_no_memory(0, "added tokens"));
+    TRY(read_config(folder, &config, &legacy));
+    TRY(json_read_object(path, TOKENIZER_LARGEST_FILE_BYTES, &file));
+    TRY(add_known(additions, json_object_get(file, "added_tokens")));
+    TRY(add_all(additions, folder, config, legacy));
+    TRY(append_tokens(path, additions, limit, file));
+    TRY(tokenizer_read(path, json_incref(file), &made));
+    TRY(remember_end(made, config));
     hash_changes(made, additions);
-    *out = made;
-    made = NULL;
-done:
-    tokenizer_free(made);
-    json_decref(additions);
-    json_decref(file);
-    json_decref(config);
-    return status;
+    *out = TAKE(made);
+    return STATUS_OK;
 }
 
 const char *tokenizer_end_token(const struct tokenizer *tokenizer) { return tokenizer->end_token; }

@@ -105,12 +105,11 @@ static enum status merge_read(struct bpe_model *model, const char *where, size_t
 
 static enum status merges_read(struct tokenizer *tokenizer, const char *where, const json_t *model) {
     const json_t *merges;
-    struct text_buffer whole = {0};
+    AUTO_VEC struct text_buffer whole = {0};
     TRY(json_require_array(where, model, "merges", &merges));
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < json_array_size(merges); i++)
         status = merge_read(&tokenizer->model, where, i, json_array_get(merges, i), &whole);
-    vec_free(&whole);
     return status;
 }
 
@@ -197,7 +196,7 @@ static enum status pattern_make(struct tokenizer *tokenizer, const char *where, 
     token->pattern = token->content;
     token->pattern_bytes = token->content_bytes;
     if (!token->normalized || tokenizer->normalizers.count == 0) return STATUS_OK;
-    struct text_buffer text = {0};
+    AUTO_VEC struct text_buffer text = {0};
     struct text_chain *chain = NULL;
     enum status status =
         text_chain_create(tokenizer->normalizers.items, tokenizer->normalizers.count,
@@ -211,7 +210,6 @@ static enum status pattern_make(struct tokenizer *tokenizer, const char *where, 
         token->pattern_bytes = text.count;
         if (!token->pattern) status = STATUS_FAILED;
     }
-    vec_free(&text);
     return status;
 }
 
@@ -234,22 +232,17 @@ static enum status token_place(struct tokenizer *tokenizer, const struct added_t
 
 /* A token is skipped when its text is that of a special token. */
 static enum status specials_mark(struct tokenizer *tokenizer) {
-    struct string_table specials = {0};
+    AUTO(string_table_free) struct string_table specials = {0};
     uint32_t id;
-    enum status status = STATUS_OK;
     for (size_t i = 0; i < tokenizer->added.count; i++) {
         const struct added_token *token = &tokenizer->added.items[i];
-        if (token->special)
-            TRY_GOTO(status, string_table_add(&specials, token->content, (uint32_t)token->content_bytes, token->id),
-                     done);
+        if (token->special) TRY(string_table_add(&specials, token->content, (uint32_t)token->content_bytes, token->id));
     }
     for (size_t i = 0; i < tokenizer->added.count; i++) {
         struct tokenizer_token *token = &tokenizer->tokens.items[tokenizer->added.items[i].id];
         token->special = string_table_find(&specials, token->text, token->bytes, &id);
     }
-done:
-    string_table_free(&specials);
-    return status;
+    return STATUS_OK;
 }
 
 static enum status added_read(struct tokenizer *tokenizer, const char *where, const json_t *list) {

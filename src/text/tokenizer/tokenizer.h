@@ -54,6 +54,7 @@ enum status tokenizer_read(const char *name, json_t *file, struct tokenizer **ou
 enum status tokenizer_open_with_beside(const char *folder, const char *path, int64_t limit, struct tokenizer **out);
 /* NULL is allowed. */
 void tokenizer_free(struct tokenizer *tokenizer);
+static inline void tokenizer_release(struct tokenizer **tokenizer) { tokenizer_free(*tokenizer); } /* for AUTO */
 
 /* The eos_token that those files name, which the tokenizer need not have; NULL: none. */
 const char *tokenizer_end_token(const struct tokenizer *tokenizer);

@@ -314,10 +314,8 @@ static enum status words_count_by(const struct file_input *text, char *buffer, s
 }
 
 static enum status words_count(const struct file_input *text, struct bpe_names *words) {
-    char *buffer = mem_array(PART_BYTES, 1);
-    enum status status = buffer ? words_count_by(text, buffer, words) : STATUS_FAILED;
-    mem_free(buffer);
-    return status;
+    AUTO_FREE char *buffer = mem_array(PART_BYTES, 1);
+    return buffer ? words_count_by(text, buffer, words) : STATUS_FAILED;
 }
 
 static enum status specials_add(struct bpe_vocabulary *vocabulary, const char *const *specials, size_t count) {
@@ -369,15 +367,13 @@ static enum status file_write(const struct bpe_vocabulary *vocabulary, size_t sp
     bool whole = json_array_size(added) == special_count &&
                  json_object_size(tokens) == vocabulary->tokens.items.count &&
                  json_array_size(merges) == vocabulary->merges.count;
-    json_t *file =
+    json_auto_t *file =
         json_pack("{s:s, s:n, s:n, s:o, s:n, s:o, s:o, s:o, s:{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:o, s:o}}",
                   "version", "1.0", "truncation", "padding", "added_tokens", added, "normalizer", "pre_tokenizer",
                   byte_level_json(), "post_processor", byte_level_json(), "decoder", byte_level_json(), "model", "type",
                   "BPE", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0,
                   "byte_fallback", 0, "ignore_merges", 0, "vocab", tokens, "merges", merges);
-    enum status status = file && whole ? json_write(path, file) : status_no_memory(0, "a tokenizer's JSON");
-    json_decref(file);
-    return status;
+    return file && whole ? json_write(path, file) : status_no_memory(0, "a tokenizer's JSON");
 }
 
 static enum status train(const struct file_input *text, size_t vocab_size, const char *const *specials, size_t count,
