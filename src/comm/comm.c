@@ -34,17 +34,16 @@ enum status comm_agree(struct comm *comm, enum status mine) {
 enum status comm_check_same(struct comm *comm, const char *what, const void *bytes, size_t count) {
     if (is_alone(comm)) return STATUS_OK;
     struct comm_group all = comm_group_all(comm);
-    char *theirs = mem_array((size_t)all.count, count);
-    enum status status = comm_agree(comm, theirs ? STATUS_OK : STATUS_FAILED);
-    if (status == STATUS_OK) status = comm_all_gather(comm, &all, bytes, count, theirs);
-    for (int rank = 1; rank < all.count && status == STATUS_OK; rank++) {
+    AUTO_FREE char *theirs = mem_array((size_t)all.count, count);
+    TRY(comm_agree(comm, theirs ? STATUS_OK : STATUS_FAILED));
+    TRY(comm_all_gather(comm, &all, bytes, count, theirs));
+    for (int rank = 1; rank < all.count; rank++) {
         if (memcmp(theirs, theirs + (size_t)rank * count, count) == 0) continue;
         comm->agreed_failure = true;
-        status = status_set(STATUS_BAD_INPUT, "ranks differ in %s: rank %d on %s has another than rank 0 on %s", what,
-                            rank, comm->host[rank], comm->host[0]);
+        TRY(status_set(STATUS_BAD_INPUT, "ranks differ in %s: rank %d on %s has another than rank 0 on %s", what, rank,
+                       comm->host[rank], comm->host[0]));
     }
-    mem_free(theirs);
-    return status;
+    return STATUS_OK;
 }
 
 static enum status broadcast(struct comm *comm, char *data, int64_t bytes) {

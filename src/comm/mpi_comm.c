@@ -126,7 +126,7 @@ enum status mpi_library_find(const char *engine, const struct wire **out) {
     if (!package_of(name))
         return status_hint(status_set(STATUS_BAD_INPUT, "BALLAST_MPI '%s' is no MPI that ballast knows", name),
                            "self, openmpi, mpich, or the path of a plugin");
-    char *path = mpi_library_path(name);
+    AUTO_FREE char *path = mpi_library_path(name);
     if (!path)
         return status_hint(
             status_set(STATUS_BAD_INPUT,
@@ -135,9 +135,7 @@ enum status mpi_library_find(const char *engine, const struct wire **out) {
                        name),
             "it is built where %s is installed (on Debian: lib%s-dev); BALLAST_PLUGINS names its directory", name,
             name);
-    enum status status = open_plugin(name, path, out);
-    mem_free(path);
-    return status;
+    return open_plugin(name, path, out);
 }
 
 /* ---- All-gathers and operations ---- */
@@ -249,20 +247,16 @@ static enum status find_mesh(struct mpi_comm *mpi, const int *machine, int ranks
 }
 
 static enum status renumber(struct mpi_comm *mpi, const struct wire_world *world) {
-    int *machine = mem_array((size_t)world->ranks, sizeof *machine);
+    AUTO_FREE int *machine = mem_array((size_t)world->ranks, sizeof *machine);
     if (!machine) return STATUS_FAILED;
-    enum status status;
     int rank = 0;
-    TRY_GOTO(status, mpi_check(mpi, mpi->wire->find_machines(mpi->wire_context, machine)), done);
-    TRY_GOTO(status, find_mesh(mpi, machine, world->ranks, world->rank, &rank), refused);
-    TRY_GOTO(status, mpi_check(mpi, mpi->wire->renumber(mpi->wire_context, rank)), done);
+    TRY(mpi_check(mpi, mpi->wire->find_machines(mpi->wire_context, machine)));
+    enum status status = find_mesh(mpi, machine, world->ranks, world->rank, &rank);
+    mpi->comm.agreed_failure |= status != STATUS_OK; /* all ranks see the same */
+    TRY(status);
+    TRY(mpi_check(mpi, mpi->wire->renumber(mpi->wire_context, rank)));
     mpi->comm.rank = rank;
-    goto done;
-refused:
-    mpi->comm.agreed_failure = true; /* all ranks see the same */
-done:
-    mem_free(machine);
-    return status;
+    return STATUS_OK;
 }
 
 static enum status begin(struct mpi_comm *mpi, void *argument) {

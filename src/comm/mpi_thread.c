@@ -245,11 +245,10 @@ enum status mpi_begin_heartbeat(struct mpi_comm *mpi) {
 
 static enum status meet_all(struct mpi_comm *mpi) {
     struct comm_group all = comm_group_all(&mpi->comm);
-    char mine = 0, *votes = mem_array((size_t)all.count, 1);
+    char mine = 0;
+    AUTO_FREE char *votes = mem_array((size_t)all.count, 1);
     if (!votes) return STATUS_FAILED;
-    enum status status = mpi_all_gather(mpi, &all, &mine, 1, votes);
-    mem_free(votes);
-    return status;
+    return mpi_all_gather(mpi, &all, &mine, 1, votes);
 }
 
 /* No rank sends heartbeats any more; then all that were sent have come; then nobody waits for them. */

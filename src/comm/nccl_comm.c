@@ -233,15 +233,15 @@ struct nccl_communicator *nccl_comm_find(struct nccl_comm *nccl, const struct co
 
 /* Its first rank's identifier goes to the others by messages; empty where that rank has failed. */
 static enum status share_identifier(struct nccl_comm *nccl, const struct comm_group *group, ncclUniqueId *out) {
-    ncclUniqueId mine = {{0}}, *all = mem_array((size_t)group->count, sizeof *all);
+    ncclUniqueId mine = {{0}};
+    AUTO_FREE ncclUniqueId *all = mem_array((size_t)group->count, sizeof *all);
     enum status made = all ? STATUS_OK : STATUS_FAILED;
     if (made == STATUS_OK && group->first == nccl->comm->rank)
         made = nccl_status(nccl->library, NCCL_CALL(nccl->library, GetUniqueId, &mine), "ncclGetUniqueId");
-    enum status status = comm_agree(nccl->comm, made);
-    if (status == STATUS_OK) status = comm_all_gather(nccl->comm, group, &mine, sizeof mine, all);
-    if (status == STATUS_OK) *out = all[0];
-    mem_free(all);
-    return status;
+    TRY(comm_agree(nccl->comm, made));
+    TRY(comm_all_gather(nccl->comm, group, &mine, sizeof mine, all));
+    *out = all[0];
+    return STATUS_OK;
 }
 
 static enum status join(struct nccl_comm *nccl, const struct comm_group *group, const ncclUniqueId *id) {
@@ -273,21 +273,20 @@ static enum status add(struct nccl_comm *nccl, const struct comm_group *group) {
 static enum status check_devices(struct comm *comm, const struct backend *backend) {
     enum { NAME_BYTES = 256 };
     struct comm_group all = comm_group_all(comm);
-    char mine[NAME_BYTES] = "", (*each)[NAME_BYTES] = mem_array((size_t)all.count, sizeof *each);
-    enum status status = each ? backend->describe(mine, sizeof mine) : STATUS_FAILED;
-    status = comm_agree(comm, status);
-    if (status == STATUS_OK) status = comm_all_gather(comm, &all, mine, sizeof mine, each);
-    for (int b = 1; b < all.count && status == STATUS_OK; b++)
-        for (int a = 0; a < b && status == STATUS_OK; a++)
+    char mine[NAME_BYTES] = "";
+    AUTO_FREE char(*each)[NAME_BYTES] = mem_array((size_t)all.count, sizeof *each);
+    TRY(comm_agree(comm, each ? backend->describe(mine, sizeof mine) : STATUS_FAILED));
+    TRY(comm_all_gather(comm, &all, mine, sizeof mine, each));
+    for (int b = 1; b < all.count; b++)
+        for (int a = 0; a < b; a++)
             if (strcmp(each[a], each[b]) == 0 && strcmp(comm->host[a], comm->host[b]) == 0)
-                status = status_hint(status_set(STATUS_BAD_INPUT,
-                                                "ranks %d and %d on %s use one GPU, which NCCL does "
-                                                "not take",
-                                                a, b, comm->host[a]),
-                                     "start as many ranks on a node as it has GPUs, each with --device cuda:N or "
-                                     "CUDA_VISIBLE_DEVICES of its own");
-    mem_free(each);
-    return status;
+                return status_hint(status_set(STATUS_BAD_INPUT,
+                                              "ranks %d and %d on %s use one GPU, which NCCL does "
+                                              "not take",
+                                              a, b, comm->host[a]),
+                                   "start as many ranks on a node as it has GPUs, each with --device cuda:N or "
+                                   "CUDA_VISIBLE_DEVICES of its own");
+    return STATUS_OK;
 }
 
 static enum status find_library(const struct backend *backend, const struct nccl_library **out) {

@@ -260,7 +260,8 @@ static enum status make_steps(struct nccl_operation *operation, const struct com
 static enum status agree(struct comm *comm, const struct comm_spec *spec, enum status own) {
     struct status_copy failure;
     status_save(own, &failure);
-    struct comm_offer mine, *offers = mem_array((size_t)spec->group.count, sizeof *offers);
+    struct comm_offer mine;
+    AUTO_FREE struct comm_offer *offers = mem_array((size_t)spec->group.count, sizeof *offers);
     if (!offers) return STATUS_FAILED;
     comm_offer_make(spec, own == STATUS_OK, &mine);
     enum status status = comm_all_gather(comm, &spec->group, &mine, sizeof mine, offers);
@@ -268,7 +269,6 @@ static enum status agree(struct comm *comm, const struct comm_spec *spec, enum s
         status = status_restore(&failure);
     else if (status == STATUS_OK)
         status = comm_offers_check(comm, spec, offers, sizeof *offers);
-    mem_free(offers);
     return status;
 }
 

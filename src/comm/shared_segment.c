@@ -56,13 +56,12 @@ static void unmap(struct shared_segment *segment) {
 /* Whether all ranks say so. */
 static enum status all_agree(struct comm *comm, bool mine, bool *out) {
     struct comm_group all = comm_group_all(comm);
-    bool *votes = mem_array((size_t)all.count, sizeof *votes);
+    AUTO_FREE bool *votes = mem_array((size_t)all.count, sizeof *votes);
     if (!votes) return STATUS_FAILED;
     enum status status = comm_all_gather(comm, &all, &mine, sizeof mine, votes);
     *out = true;
     for (int rank = 0; rank < all.count; rank++)
         *out = *out && votes[rank];
-    mem_free(votes);
     return status;
 }
 

@@ -194,24 +194,21 @@ static void place_parameters(struct execution_source *source) {
 
 /* What crosses stages is what one rank that has all blocks would read across their border. */
 static enum status find_crossings(struct execution_source *source) {
-    struct execution_source whole;
-    struct execution_list executions = {.list = {0}};
-    VEC(const struct node *) nodes = {0};
+    AUTO(execution_source_free) struct execution_source whole = {0};
+    AUTO_VEC struct execution_list executions = {.list = {0}};
+    AUTO_VEC VEC(const struct node *) nodes = {0};
     const struct wave_part wave = {.slots = 1, .closes_share = true};
     struct policy policy = *source->policy;
     policy.spans[0] = 0;
-    enum status status = execution_source_create(source->graph, &policy, source->chunks, false, &whole);
-    if (status == STATUS_OK) status = executions_of_wave(&whole, &wave, &executions);
-    for (size_t i = 0; i < executions.list.count && status == STATUS_OK; i++) {
+    TRY(execution_source_create(source->graph, &policy, source->chunks, false, &whole));
+    TRY(executions_of_wave(&whole, &wave, &executions));
+    for (size_t i = 0; i < executions.list.count; i++) {
         const struct node *node = executions.list.items[i].node;
-        if (node && node->phase <= PHASE_BACKWARD) status = vec_push(&nodes, node);
+        if (node && node->phase <= PHASE_BACKWARD) TRY(vec_push(&nodes, node));
     }
-    if (status == STATUS_OK) status = pipeline_create(&source->spans, nodes.items, nodes.count, &source->pipeline);
-    if (status == STATUS_OK) place_parameters(source);
-    execution_source_free(&whole);
-    vec_free(&executions.list);
-    vec_free(&nodes);
-    return status;
+    TRY(pipeline_create(&source->spans, nodes.items, nodes.count, &source->pipeline));
+    place_parameters(source);
+    return STATUS_OK;
 }
 
 enum status execution_source_create_stage(const struct graph *graph, const struct policy *policy,

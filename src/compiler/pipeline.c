@@ -221,11 +221,9 @@ enum status pipeline_order_waves(struct pipeline *pipeline, int32_t waves) {
     const struct stage_spans *spans = pipeline->spans;
     int64_t steps = (int64_t)(spans->count / spans->stages) * waves * (pipeline->trains ? 2 : 1);
     struct clockwork clock = {.pipeline = pipeline, .waves = waves, .steps = steps};
-    struct scratch memory = {0};
+    AUTO(scratch_free) struct scratch memory = {0};
     pipeline->events.count = 0;
-    enum status status = order_waves(pipeline, &clock, &memory);
-    scratch_free(&memory);
-    return status;
+    return order_waves(pipeline, &clock, &memory);
 }
 
 int64_t pipeline_step_end(const struct pipeline_event *event) {

@@ -521,16 +521,13 @@ static enum status place_tier(struct program *program, enum tier tier, struct bu
 
 enum status program_place(struct program *program) {
     size_t count = program->buffers.count;
-    struct buffer **lists = mem_array(3 * count, sizeof(struct buffer *));
-    int64_t *changes = mem_array(program->instructions.count + 1, sizeof *changes);
-    int64_t *best = mem_array(count, sizeof *best);
-    enum status status = lists && changes && best ? STATUS_OK : STATUS_FAILED;
-    for (enum tier tier = 0; tier < TIER_COUNT && status == STATUS_OK; tier++) {
+    AUTO_FREE struct buffer **lists = mem_array(3 * count, sizeof(struct buffer *));
+    AUTO_FREE int64_t *changes = mem_array(program->instructions.count + 1, sizeof *changes);
+    AUTO_FREE int64_t *best = mem_array(count, sizeof *best);
+    TRY(lists && changes && best ? STATUS_OK : STATUS_FAILED);
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
         program->live_bytes[tier] = largest_live_sum(program, tier, changes);
-        status = place_tier(program, tier, lists, changes, best);
+        TRY(place_tier(program, tier, lists, changes, best));
     }
-    mem_free(lists);
-    mem_free(best);
-    mem_free(changes);
-    return status;
+    return STATUS_OK;
 }

@@ -456,11 +456,9 @@ enum status cluster_from_json(const char *file, const json_t *object, struct clu
 }
 
 enum status cluster_read(const char *path, struct cluster *out) {
-    json_t *object;
+    json_auto_t *object = NULL;
     TRY(json_read_object(path, CLUSTER_FILE_LIMIT_BYTES, &object));
-    enum status status = cluster_from_json(path, object, out);
-    json_decref(object);
-    return status;
+    return cluster_from_json(path, object, out);
 }
 
 const struct cluster_preset *cluster_preset_find(const char *name) {
@@ -474,11 +472,9 @@ enum status cluster_preset_document(const struct cluster_preset *preset, json_t 
 }
 
 static enum status open_preset(const struct cluster_preset *preset, struct cluster *out) {
-    json_t *object;
+    json_auto_t *object = NULL;
     TRY(cluster_preset_document(preset, &object));
-    enum status status = cluster_from_json(preset->name, object, out);
-    json_decref(object);
-    return status;
+    return cluster_from_json(preset->name, object, out);
 }
 
 enum status cluster_open(const char *name, struct cluster *out) {

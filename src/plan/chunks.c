@@ -162,16 +162,15 @@ static void count_elements(const struct graph *graph, struct chunk_list *list) {
 }
 
 static enum status pack(const struct graph *graph, int64_t chunk_bytes, bool within_blocks, struct chunk_list *out) {
-    struct scratch memory = {0};
+    AUTO(scratch_free) struct scratch memory = {0};
     struct use *uses;
     int32_t count;
     *out = (struct chunk_list){.within_blocks = within_blocks};
-    enum status status = list_uses(graph, &memory, &uses, &count);
-    if (status == STATUS_OK) status = assign(uses, count, chunk_bytes, out);
-    if (status == STATUS_OK) status = fill(graph, uses, count, out);
-    if (status == STATUS_OK) count_elements(graph, out);
-    scratch_free(&memory);
-    return status;
+    TRY(list_uses(graph, &memory, &uses, &count));
+    TRY(assign(uses, count, chunk_bytes, out));
+    TRY(fill(graph, uses, count, out));
+    count_elements(graph, out);
+    return STATUS_OK;
 }
 
 enum status chunks_pack(const struct graph *graph, int64_t chunk_bytes, struct chunk_list *out) {
@@ -243,13 +242,12 @@ static void deal_chunk(struct chunk_list *list, struct chunk *chunk, int64_t pie
 enum status chunks_deal(struct chunk_list *chunks, const struct partition *partition, int ranks) {
     struct deal deal = {.shards = partition_width(partition->optimizer)};
     if (deal.shards == 1) return STATUS_OK;
-    struct scratch memory = {0};
-    enum status status = scratch_items(&memory, &deal.filled, (size_t)deal.shards);
-    if (status == STATUS_OK) status = scratch_items(&memory, &deal.shard_of, chunks->tensors);
-    for (size_t c = 0; c < chunks->chunks.count && status == STATUS_OK; c++)
+    AUTO(scratch_free) struct scratch memory = {0};
+    TRY(scratch_items(&memory, &deal.filled, (size_t)deal.shards));
+    TRY(scratch_items(&memory, &deal.shard_of, chunks->tensors));
+    for (size_t c = 0; c < chunks->chunks.count; c++)
         if (chunks->chunks.items[c].whole) deal_chunk(chunks, &chunks->chunks.items[c], ranks / deal.shards, &deal);
-    scratch_free(&memory);
-    return status;
+    return STATUS_OK;
 }
 
 enum status chunks_copy_places(const struct chunk_list *chunks, struct chunk_list *out) {

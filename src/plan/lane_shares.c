@@ -104,13 +104,10 @@ static void held_lanes_free(struct held_lanes *held) {
 
 enum status lane_shares_create(const struct recipe *recipe, const struct rank_place *place, struct lane_shares *out) {
     int ranks = rank_place_data(place);
-    struct held_lanes held;
+    AUTO(held_lanes_free) struct held_lanes held = {0};
     *out = (struct lane_shares){.levels = 1};
-    enum status status = held_lanes_create(recipe, ranks, &held);
-    if (status == STATUS_OK)
-        status = add_rounds(recipe, &held.tree, held.subtree[rank_place_data_rank(place)], ranks, out);
-    held_lanes_free(&held);
-    return status;
+    TRY(held_lanes_create(recipe, ranks, &held));
+    return add_rounds(recipe, &held.tree, held.subtree[rank_place_data_rank(place)], ranks, out);
 }
 
 void lane_shares_free(struct lane_shares *shares) {
@@ -120,27 +117,23 @@ void lane_shares_free(struct lane_shares *shares) {
 
 enum status lane_shares_find_empty(const struct recipe *recipe, const struct rank_place *place, int64_t round,
                                    bool *empty) {
-    struct held_lanes held;
+    AUTO(held_lanes_free) struct held_lanes held = {0};
     int ranks = rank_place_data(place);
-    enum status status = held_lanes_create(recipe, ranks, &held);
-    for (int rank = 0; rank < ranks && status == STATUS_OK; rank++)
+    TRY(held_lanes_create(recipe, ranks, &held));
+    for (int rank = 0; rank < ranks; rank++)
         empty[rank] = !has_micro_batches(recipe, &held.tree.node[held.subtree[rank]], round);
-    held_lanes_free(&held);
-    return status;
+    return STATUS_OK;
 }
 
 enum status lane_shares_find_equal(const struct recipe *recipe, const struct rank_place *place, bool *equal) {
-    struct held_lanes held;
+    AUTO(held_lanes_free) struct held_lanes held = {0};
     int ranks = rank_place_data(place);
-    enum status status = held_lanes_create(recipe, ranks, &held);
-    if (status == STATUS_OK) {
-        const struct lane_node *nodes = held.tree.node;
-        *equal = recipe_micro_batches(recipe) == recipe_lane_micro_batches(recipe) * held.tree.lanes;
-        for (int rank = 1; rank < ranks; rank++)
-            *equal &= nodes[held.subtree[rank]].lanes == nodes[held.subtree[0]].lanes;
-    }
-    held_lanes_free(&held);
-    return status;
+    TRY(held_lanes_create(recipe, ranks, &held));
+    const struct lane_node *nodes = held.tree.node;
+    *equal = recipe_micro_batches(recipe) == recipe_lane_micro_batches(recipe) * held.tree.lanes;
+    for (int rank = 1; rank < ranks; rank++)
+        *equal &= nodes[held.subtree[rank]].lanes == nodes[held.subtree[0]].lanes;
+    return STATUS_OK;
 }
 
 static double node_total(const struct recipe *recipe, const struct lane_tree *tree, int index, int64_t round,
@@ -175,13 +168,12 @@ static bool can_hold(int lanes, int ranks) {
 
 static enum status count_idle_ranks(const struct plan *plan, int *out) {
     int ranks = rank_place_data(&plan->place);
-    bool *empty = mem_array((size_t)ranks, sizeof *empty);
+    AUTO_FREE bool *empty = mem_array((size_t)ranks, sizeof *empty);
     if (!empty) return STATUS_FAILED;
     enum status status = lane_shares_find_empty(&plan->recipe, &plan->place, 0, empty);
     *out = 0;
     for (int r = 0; r < ranks; r++)
         *out += empty[r];
-    mem_free(empty);
     return status;
 }
 

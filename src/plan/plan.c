@@ -49,14 +49,11 @@ static enum status rename_all(const char *file, json_t *object) {
 enum status plan_update_keys(const char *file, const json_t *object, json_t **out) {
     int64_t version = 0;
     TRY(json_read_version(file, object, PLAN_VERSION, &version));
-    json_t *copy = version < FIRST_TERMS ? json_deep_copy(object) : json_incref((json_t *)(uintptr_t)object);
+    json_auto_t *copy = version < FIRST_TERMS ? json_deep_copy(object) : json_incref((json_t *)(uintptr_t)object);
     if (!copy) return status_no_memory(0, "a plan's JSON");
-    enum status status = version < FIRST_TERMS ? rename_all(file, copy) : STATUS_OK;
-    if (status == STATUS_OK)
-        *out = copy;
-    else
-        json_decref(copy);
-    return status;
+    TRY(version < FIRST_TERMS ? rename_all(file, copy) : STATUS_OK);
+    *out = TAKE(copy);
+    return STATUS_OK;
 }
 
 /* ---- checks ---- */
@@ -231,13 +228,10 @@ const json_t *plan_find(const json_t *object) {
 }
 
 enum status plan_read(const char *path, struct plan *out) {
-    static const char hint[] = "plan files are written by `ballast plan -o`";
-    json_t *object;
+    json_auto_t *object = NULL;
     enum status status = json_read_object(path, PLAN_FILE_LIMIT_BYTES, &object);
-    if (status != STATUS_OK) return status_hint_else(status, hint);
-    status = plan_from_json(path, plan_find(object), out);
-    json_decref(object);
-    return status_hint_else(status, hint);
+    if (status == STATUS_OK) status = plan_from_json(path, plan_find(object), out);
+    return status_hint_else(status, "plan files are written by `ballast plan -o`");
 }
 
 enum status plan_set_model(json_t *plan, const char *model_folder) {
@@ -247,17 +241,14 @@ enum status plan_set_model(json_t *plan, const char *model_folder) {
 }
 
 enum status plan_read_model(const char *path, struct scratch *memory, const char **out) {
-    json_t *object;
+    json_auto_t *object = NULL;
     const char *folder = NULL, *copy = NULL;
-    enum status status;
     TRY(json_read_object(path, PLAN_FILE_LIMIT_BYTES, &object));
-    TRY_GOTO(status, json_read_string(path, object, "model", &folder), done);
+    TRY(json_read_string(path, object, "model", &folder));
     if (folder) {
         copy = scratch_format(memory, "%s", folder);
-        TRY_GOTO(status, copy ? STATUS_OK : STATUS_FAILED, done);
+        TRY(copy ? STATUS_OK : STATUS_FAILED);
     }
     *out = copy;
-done:
-    json_decref(object);
-    return status;
+    return STATUS_OK;
 }

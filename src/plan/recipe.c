@@ -86,13 +86,11 @@ static enum status recipe_lines_from_json(const char *file, const struct recipe_
         TRY(check_line(file, kind, name, value));
         bytes += strlen(name) + json_string_length(value) + 2;
     }
-    char *lines = mem_array(bytes, 1);
+    AUTO_FREE char *lines = mem_array(bytes, 1);
     if (!lines) return STATUS_FAILED;
     json_object_foreach(values, name, value) used +=
         (size_t)snprintf(lines + used, bytes - used, "%s %s\n", name, json_string_value(value));
-    enum status status = recipe_lines_keep(lines, out);
-    mem_free(lines);
-    return status;
+    return recipe_lines_keep(lines, out);
 }
 
 /* What a block of a GEMM's grid makes of the result (cuBLASLt's largest on Hopper). */

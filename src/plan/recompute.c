@@ -152,15 +152,14 @@ enum status recompute_simulate(const struct chain *chain, const struct recompute
                                struct recompute_cost *out) {
     TRY(chain_check(chain));
     size_t values = (size_t)chain->count + 1;
-    bool *there = mem_array(2 * values, sizeof *there);
+    AUTO_FREE bool *there = mem_array(2 * values, sizeof *there);
     if (!there) return STATUS_FAILED;
     struct walk walk = {.chain = chain, .alone = there, .saved = there + values, .gradient = chain->count};
     walk.alone[0] = true;
     hold(&walk, chain->input + chain_value(chain, chain->count), 0);
-    enum status status = walk_all(&walk, schedule);
-    if (status == STATUS_OK) *out = walk.cost;
-    mem_free(there);
-    return status;
+    TRY(walk_all(&walk, schedule));
+    *out = walk.cost;
+    return STATUS_OK;
 }
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }

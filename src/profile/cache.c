@@ -151,18 +151,15 @@ enum status profile_cache_open(const struct backend *backend, const struct profi
 
 static enum status write_file(struct profile_cache *cache) {
     merge_file(cache, cache->path, cache->machine);
-    json_t *file = json_pack("{s:i, s:s}", "version", CACHE_VERSION, "machine", cache->machine);
-    if (!file || json_object_update(file, cache->values) != 0) {
-        json_decref(file);
+    json_auto_t *file = json_pack("{s:i, s:s}", "version", CACHE_VERSION, "machine", cache->machine);
+    if (!file || json_object_update(file, cache->values) != 0)
         return status_no_memory(0, "the measurements that are kept");
-    }
     char *slash = strrchr(cache->path, '/');
     if (slash) *slash = '\0';
     enum status status = slash ? folder_create(cache->path) : STATUS_OK;
     if (slash) *slash = '/';
-    if (status == STATUS_OK) status = json_write(cache->path, file);
-    json_decref(file);
-    return status;
+    TRY(status);
+    return json_write(cache->path, file);
 }
 
 /* If closing follows a failure, that failure's message stays. */

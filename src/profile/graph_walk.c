@@ -183,11 +183,9 @@ static enum status measure(struct node_walk *walk, double budget_s, double *seco
 }
 
 enum status node_walk_measure(struct node_walk *walk, double budget_s) {
-    double *seconds = mem_array((size_t)walk->count, sizeof *seconds);
+    AUTO_FREE double *seconds = mem_array((size_t)walk->count, sizeof *seconds);
     if (!seconds) return STATUS_FAILED;
-    enum status status = measure(walk, budget_s, seconds);
-    mem_free(seconds);
-    return status;
+    return measure(walk, budget_s, seconds);
 }
 
 /* Counted passes take so long for each node, at most. */
@@ -242,15 +240,13 @@ static enum status list_calls(struct walking *walking, struct point *const *lack
 static enum status find_calls(struct walking *walking) {
     const struct points *points = walking->points;
     size_t nodes = points->graph->nodes.count;
-    struct point **lacking = mem_array(nodes, sizeof(struct point *));
+    AUTO_FREE struct point **lacking = mem_array(nodes, sizeof(struct point *));
     if (!lacking) return STATUS_FAILED;
     for (size_t i = 0; i < points->list.count; i++) {
         struct point *point = &points->list.items[i];
         if (walk_points_has(points, point) && point_lacks(point)) lacking[point->operands.node->id] = point;
     }
-    enum status status = list_calls(walking, lacking);
-    mem_free(lacking);
-    return status;
+    return list_calls(walking, lacking);
 }
 
 /* One walk with the operands of each member. */

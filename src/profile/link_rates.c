@@ -54,7 +54,8 @@ static enum status link_bench_begin(struct link_bench *bench, const struct link_
 /* The largest of all ranks' values, or with `mean` their mean, on all ranks. Also a barrier. */
 static enum status reduce(struct comm *comm, double mine, bool mean, double *out) {
     struct comm_group group = comm_group_all(comm);
-    double *all, largest = mine, sum = 0;
+    AUTO_FREE double *all = NULL;
+    double largest = mine, sum = 0;
     TRY(mem_items(&all, (size_t)group.count));
     enum status status = comm_all_gather(comm, &group, &mine, sizeof mine, all);
     for (int rank = 0; rank < group.count && status == STATUS_OK; rank++) {
@@ -62,7 +63,6 @@ static enum status reduce(struct comm *comm, double mine, bool mean, double *out
         sum += all[rank];
     }
     *out = mean ? sum / group.count : largest;
-    mem_free(all);
     return status;
 }
 
@@ -178,16 +178,12 @@ static enum status measure_beside(struct link_bench *bench, struct rate_work *wo
 static enum status measure_activity(struct link_bench *bench, struct comm_operation *operation, double alone_s,
                                     const struct rate_machine *machine, enum activity activity,
                                     struct cluster_rates *rates) {
-    struct rate_work work = {.machine = NULL};
+    AUTO(rate_work_close) struct rate_work work = {.machine = NULL};
     struct slowed slowed = {1, 1};
-    enum status status = rate_work_open(machine, activity, 0, &work);
-    TRY_GOTO(status, comm_agree(bench->comm, status), done);
-    TRY_GOTO(status, measure_beside(bench, &work, operation, alone_s, &slowed), done);
-    TRY_GOTO(status, link_mean(bench->comm, slowed.kernel, &rates->slowdown[activity][ACTIVITY_MESSAGE]), done);
-    TRY_GOTO(status, link_mean(bench->comm, slowed.messages, &rates->slowdown[ACTIVITY_MESSAGE][activity]), done);
-done:
-    rate_work_close(&work);
-    return status;
+    TRY(comm_agree(bench->comm, rate_work_open(machine, activity, 0, &work)));
+    TRY(measure_beside(bench, &work, operation, alone_s, &slowed));
+    TRY(link_mean(bench->comm, slowed.kernel, &rates->slowdown[activity][ACTIVITY_MESSAGE]));
+    return link_mean(bench->comm, slowed.messages, &rates->slowdown[ACTIVITY_MESSAGE][activity]);
 }
 
 /* Fills the slowdowns. `alone_s`: of the operation. */
@@ -413,18 +409,15 @@ const char *link_rates_way(const struct comm *comm, const struct link_options *o
 
 enum status link_rates_keep(const struct backend *backend, const struct profile_options *options, const char *way,
                             const struct cluster_rates *rates) {
-    struct profile_cache cache;
-    enum status status = profile_cache_open(backend, options, 0, &cache);
-    if (status == STATUS_OK) status = profile_cache_put_links(&cache, way, rates);
-    profile_cache_close(&cache);
-    return status;
+    AUTO(profile_cache_close) struct profile_cache cache = {0};
+    TRY(profile_cache_open(backend, options, 0, &cache));
+    return profile_cache_put_links(&cache, way, rates);
 }
 
 enum status link_rates_find(const struct backend *backend, const struct profile_options *options,
                             const struct mesh *mesh, const char *way, struct cluster_rates *rates) {
-    struct profile_cache cache;
-    enum status status = profile_cache_open(backend, options, 0, &cache);
-    if (status == STATUS_OK) (void)profile_cache_find_links(&cache, mesh, way, rates);
-    profile_cache_close(&cache);
-    return status;
+    AUTO(profile_cache_close) struct profile_cache cache = {0};
+    TRY(profile_cache_open(backend, options, 0, &cache));
+    (void)profile_cache_find_links(&cache, mesh, way, rates);
+    return STATUS_OK;
 }

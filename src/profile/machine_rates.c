@@ -130,16 +130,13 @@ static enum status time_hops(const struct hopping *hopping, int used, double *se
 }
 
 static enum status measure_streams(const struct backend_streams *streams, double *issue_s, double *wake_s) {
-    struct hopping hopping = {.streams = streams};
+    AUTO(close_hopping) struct hopping hopping = {.streams = streams};
     double hop_s = 0;
-    enum status status;
-    TRY_GOTO(status, open_hopping(&hopping), done);
-    TRY_GOTO(status, time_hops(&hopping, 1, issue_s), done);
-    TRY_GOTO(status, time_hops(&hopping, 2, &hop_s), done);
+    TRY(open_hopping(&hopping));
+    TRY(time_hops(&hopping, 1, issue_s));
+    TRY(time_hops(&hopping, 2, &hop_s));
     *wake_s = fmax(hop_s - *issue_s, 0);
-done:
-    close_hopping(&hopping);
-    return status;
+    return STATUS_OK;
 }
 
 /* issue_s: seconds that an instruction without work takes on its stream. wake_s: seconds from its end until a stream
@@ -260,29 +257,23 @@ static enum status measure_memory(const struct rate_machine *machine, const stru
  * and makes its pieces smaller where that is slow. A device with memory of its own has each way between two tiers
  * measured by itself, the disk's to and from its memory through pinned places. */
 static enum status transfer_measure_zero(const struct rate_machine *machine, struct cluster_rates *rates) {
-    struct arena device;
+    AUTO(arena_close) struct arena device = {0};
     TRY(rate_arena_open(machine, TIER_DEVICE, ZERO_BLOCKS * machine->block_bytes, &device));
-    enum status status = measure_memory(machine, NULL, &device, rates, &rates->zero);
-    arena_close(&device);
-    return status;
+    return measure_memory(machine, NULL, &device, rates, &rates->zero);
 }
 
 /* Whether copies from the device have a link and an engine of their own. */
 static bool has_ways(const struct rate_machine *machine) { return machine->backend->memory != NULL; }
 
 static enum status transfer_measure_host(const struct rate_machine *machine, struct cluster_rates *rates) {
-    struct arena host = {0}, device = {0};
+    AUTO(arena_close) struct arena host = {0}, device = {0};
     struct transfer_rate *in = &rates->copy[TIER_HOST][TIER_DEVICE], *back = &rates->copy[TIER_DEVICE][TIER_HOST];
-    enum status status;
-    TRY_GOTO(status, rate_arena_open(machine, TIER_HOST, 2 * machine->block_bytes, &host), done);
-    TRY_GOTO(status, rate_arena_open(machine, TIER_DEVICE, 2 * machine->block_bytes, &device), done);
-    TRY_GOTO(status, measure_memory(machine, &host, &device, rates, in), done);
+    TRY(rate_arena_open(machine, TIER_HOST, 2 * machine->block_bytes, &host));
+    TRY(rate_arena_open(machine, TIER_DEVICE, 2 * machine->block_bytes, &device));
+    TRY(measure_memory(machine, &host, &device, rates, in));
     *back = *in; /* the same copy between two blocks of memory */
-    if (has_ways(machine)) TRY_GOTO(status, measure_memory(machine, &device, &host, rates, back), done);
-done:
-    arena_close(&host);
-    arena_close(&device);
-    return status;
+    if (has_ways(machine)) TRY(measure_memory(machine, &device, &host, rates, back));
+    return STATUS_OK;
 }
 
 /* Writes the whole file, so that later writes do not allocate and reads find data. Sets *large to the larger size: a
@@ -320,11 +311,9 @@ done:
 }
 
 static enum status measure_disk_of(struct rate_machine *machine, enum tier tier, struct cluster_rates *rates) {
-    struct arena memory;
+    AUTO(arena_close) struct arena memory = {0};
     TRY(rate_arena_open(machine, tier, 2 * machine->block_bytes, &memory));
-    enum status status = measure_disk(machine, &memory, rates);
-    arena_close(&memory);
-    return status;
+    return measure_disk(machine, &memory, rates);
 }
 
 static enum status transfer_measure_disk(struct rate_machine *machine, struct cluster_rates *rates) {
@@ -519,11 +508,9 @@ enum status profile_find_matrix_rate(const struct backend *backend, enum dtype d
 
 enum status profile_matrix_rate_kept(const struct backend *backend, enum dtype dtype,
                                      const struct profile_options *options, double *flops_per_s) {
-    struct profile_cache cache;
+    AUTO(profile_cache_close) struct profile_cache cache = {0};
     int32_t measured = 0;
     backend->set_threads(options->threads);
-    enum status status = profile_cache_open(backend, options, options->memory_bytes, &cache);
-    if (status == STATUS_OK) status = profile_find_matrix_rate(backend, dtype, &cache, flops_per_s, &measured);
-    profile_cache_close(&cache);
-    return status;
+    TRY(profile_cache_open(backend, options, options->memory_bytes, &cache));
+    return profile_find_matrix_rate(backend, dtype, &cache, flops_per_s, &measured);
 }

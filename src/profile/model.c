@@ -164,20 +164,17 @@ static enum status find_rates(struct profile *profile, struct cluster_rates *rat
     if (has_rates(rates, options)) return STATUS_OK;
     const struct rates_options machine = {options->disk_folder, options->host_tier, options->threads,
                                           profile->cache.memory_bytes, &profile->cache.contention};
-    char *key = rates_key(options);
+    AUTO_FREE char *key = rates_key(options);
     if (!key) return STATUS_FAILED;
-    enum status status = STATUS_OK;
-    if (profile_cache_find_rates(&profile->cache, key, rates) && !rates_noisy(rates)) goto done;
-    if (!may_measure(profile)) goto done;
+    if (profile_cache_find_rates(&profile->cache, key, rates) && !rates_noisy(rates)) return STATUS_OK;
+    if (!may_measure(profile)) return STATUS_OK;
     note_machine(profile->measured);
     if (options->disk_folder) log_note("measuring the disk of %s", options->disk_folder);
     profile->measured++;
-    TRY_GOTO(status, machine_rates_measure(profile->backend, &machine, rates), done);
-    TRY_GOTO(status, profile_cache_put_rates(&profile->cache, key, rates), done);
+    TRY(machine_rates_measure(profile->backend, &machine, rates));
+    TRY(profile_cache_put_rates(&profile->cache, key, rates));
     (void)profile_cache_find_rates(&profile->cache, key, rates); /* the merge of the new and the old rates */
-done:
-    mem_free(key);
-    return status;
+    return STATUS_OK;
 }
 
 static enum status find_machine(struct profile *profile, struct cluster *cluster) {

@@ -359,14 +359,12 @@ static void fill_mapped(const struct operator_bench *bench, int storage) {
 static enum status fill_device(const struct operator_bench *bench, int storage) {
     const struct tensor *tensor = bench->operands.storages[storage].tensor;
     int64_t bytes = shape_bytes(&tensor->shape);
-    void *values = mem_array((size_t)bytes, 1);
+    AUTO_FREE void *values = mem_array((size_t)bytes, 1);
     if (!values) return STATUS_FAILED;
     operator_values_fill(bench->operands.node, tensor, values);
-    enum status status = STATUS_OK;
-    for (int copy = 0; copy < count_fills(bench, storage) && status == STATUS_OK; copy++)
-        status = bench->clock.backend->memory->write(storage_data(bench, storage, copy), values, bytes);
-    mem_free(values);
-    return status;
+    for (int copy = 0; copy < count_fills(bench, storage); copy++)
+        TRY(bench->clock.backend->memory->write(storage_data(bench, storage, copy), values, bytes));
+    return STATUS_OK;
 }
 
 static enum status fill_scalars(const struct operator_bench *bench) {

@@ -78,7 +78,7 @@ static enum status add_runner_up(const struct search *search, const struct ranke
 
 enum status outcomes_rank(const struct search *search) {
     size_t count = 0, tried = search->result->tried.count;
-    struct ranked *ranks = mem_array(tried + 1, sizeof *ranks);
+    AUTO_FREE struct ranked *ranks = mem_array(tried + 1, sizeof *ranks);
     if (!ranks) return STATUS_FAILED;
     for (size_t i = 0; i < tried; i++) {
         const struct trial *trial = &search->result->tried.items[i];
@@ -86,19 +86,15 @@ enum status outcomes_rank(const struct search *search) {
             ranks[count++] = (struct ranked){outcome_seconds(search->input, trial), trial->tier_bytes[TIER_DEVICE], i};
     }
     if (count > 0) qsort(ranks, count, sizeof *ranks, compare_ranked);
-    enum status status = STATUS_OK;
     int64_t min = INT64_MAX;
     for (size_t i = 0; i < count; i++) {
         if (ranks[i].bytes < min) {
             min = ranks[i].bytes;
-            TRY_GOTO(status, vec_push(&search->result->pareto_front, search->result->tried.items[ranks[i].index]),
-                     done);
+            TRY(vec_push(&search->result->pareto_front, search->result->tried.items[ranks[i].index]));
         }
-        if (i > 0) TRY_GOTO(status, add_runner_up(search, ranks, i), done);
+        if (i > 0) TRY(add_runner_up(search, ranks, i));
     }
-done:
-    mem_free(ranks);
-    return status;
+    return STATUS_OK;
 }
 
 static void note_bounds(const struct search *search, int32_t sharding_option, struct partition_outcome *out) {

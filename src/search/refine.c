@@ -190,7 +190,7 @@ static enum status compile_near(struct search *search, struct queue *queue, stru
 }
 
 static enum status look_around(struct search *search) {
-    struct queue queue = {0}, doubtful = {0};
+    AUTO(queue_free) struct queue queue = {0}, doubtful = {0};
     struct policy_class_numbers near = {0};
     enum status status = space_list_near(&search->space, search->best.policy_class, &near);
     if (status == STATUS_OK) status = estimates_follow(search);
@@ -200,8 +200,6 @@ static enum status look_around(struct search *search) {
     if (status == STATUS_OK) status = compile_near(search, &queue, &doubtful);
     if (status == STATUS_OK) status = compile_near(search, &doubtful, NULL);
     vec_free(&near.list);
-    queue_free(&queue);
-    queue_free(&doubtful);
     return status;
 }
 

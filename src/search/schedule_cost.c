@@ -147,11 +147,9 @@ enum status schedules_add_fastest(const struct chain *chain, const int64_t *budg
     for (int i = 0; i < count && used < BUDGETS_MAX; i++)
         if (budgets_bytes[i] > 0) slots[used++] = (int64_t)((__int128)budgets_bytes[i] * SOLVER_SLOTS / max);
     qsort(slots, (size_t)used, sizeof *slots, compare_slots);
-    struct chain rounded;
+    AUTO(chain_free) struct chain rounded = {0};
     TRY(chain_discretise(chain, max, SOLVER_SLOTS, &rounded));
-    enum status status = solve(&rounded, slots, used, out);
-    chain_free(&rounded);
-    return status;
+    return solve(&rounded, slots, used, out);
 }
 
 void schedules_free(struct schedule_list *schedules) {

@@ -64,23 +64,22 @@ static enum status synchronise_stages(struct program *const *programs, int count
 static enum status time_stages(const struct search_input *input, struct program *const *programs, int count,
                                struct trial *trial) {
     TRY(synchronise_stages(programs, count));
-    struct timeline *timelines = mem_array((size_t)count, sizeof *timelines);
+    AUTO_FREE struct timeline *timelines = mem_array((size_t)count, sizeof *timelines);
     if (!timelines) return STATUS_FAILED;
-    enum status status = simulate_stages((const struct program *const *)programs, count, input->costs, timelines);
-    for (int stage = 0; stage < count && status == STATUS_OK; stage++) {
+    TRY(simulate_stages((const struct program *const *)programs, count, input->costs, timelines));
+    for (int stage = 0; stage < count; stage++) {
         trial->step_s = fmax(trial->step_s, timelines[stage].step_s);
         trial->sum_s = fmax(trial->sum_s, sum_seconds(programs[stage], input->costs));
         timeline_free(&timelines[stage]);
     }
-    mem_free(timelines);
-    return status;
+    return STATUS_OK;
 }
 
 enum status policy_measure(const struct search_input *input, int64_t enough_bytes, struct trial *trial,
                            struct program **out) {
     struct plan plan = {.recipe = *input->recipe, .policy = trial->policy, .place = input->place};
     int count = rank_place_pipeline_parallel(&plan.place);
-    struct program **programs = mem_array((size_t)count, sizeof *programs);
+    AUTO_FREE struct program **programs = mem_array((size_t)count, sizeof *programs);
     if (out) *out = NULL;
     if (!programs) return STATUS_FAILED;
     if (input->spans) snprintf(plan.policy.spans, sizeof plan.policy.spans, "%s", input->spans);
@@ -91,7 +90,6 @@ enum status policy_measure(const struct search_input *input, int64_t enough_byte
     if (out && count == 1 && status == STATUS_OK && trial->step_s > 0) *out = programs[0], programs[0] = NULL;
     for (int stage = 0; stage < count; stage++)
         program_free(programs[stage]);
-    mem_free(programs);
     return status;
 }
 
@@ -315,22 +313,18 @@ static enum status work_off(struct search *search, struct queue *queue, struct q
 /* Of several partitions the best program of each, as it is expected, before any other of one: what was not tried has no
  * time to be compared by. For half of the programs that may be compiled. */
 static enum status scout(struct search *search) {
-    struct queue later = {0};
+    AUTO(queue_free) struct queue later = {0};
     struct proposal next;
     int max = search->input->max_compiled / 2;
-    enum status status = STATUS_OK;
     while ((max == 0 || search->result->compiled < max) && queue_pop(&search->resident, &next)) {
         if (search_cannot_win(search, next.bound)) continue;
         bool waits = next.kind != PROPOSAL_PLACEMENT &&
                      search->scouted[search->space.policy_classes.items[next.policy_class].sharding_option];
-        TRY_GOTO(status,
-                 waits ? queue_push(&later, next) : advance(search, &next, &search->resident, &search->doubtful), done);
+        TRY(waits ? queue_push(&later, next) : advance(search, &next, &search->resident, &search->doubtful));
     }
     while (queue_pop(&later, &next))
-        TRY_GOTO(status, queue_push(&search->resident, next), done);
-done:
-    queue_free(&later);
-    return status;
+        TRY(queue_push(&search->resident, next));
+    return STATUS_OK;
 }
 
 /* What is still in a queue was not compiled. */
@@ -420,7 +414,7 @@ static enum status compile_some(struct search *search, struct queue *queue, stru
 
 /* For when no compiled program fits: compiles those that need least of the device. */
 static enum status compile_smallest(struct search *search) {
-    struct queue smallest = {0};
+    AUTO(queue_free) struct queue smallest = {0};
     enum status status = list_smallest(search);
     for (int32_t f = 0; f < (int32_t)search->space.policy_classes.count && status == STATUS_OK; f++) {
         const struct policy_class *policy_class = search_class(search, f);
@@ -433,13 +427,11 @@ static enum status compile_smallest(struct search *search) {
         if (!space_may_fit(&search->space, &candidate.bound, TIER_HOST)) continue;
         status = queue_push(&smallest, search_propose(search, f, &candidate, (double)candidate.bound.likely_bytes));
     }
-    struct queue doubtful = {0};
+    AUTO(queue_free) struct queue doubtful = {0};
     int limit = search->input->max_compiled;
     int left = limit != 0 && limit < SMALLEST_COMPILED ? limit : SMALLEST_COMPILED;
     if (status == STATUS_OK) status = compile_some(search, &smallest, &doubtful, &left);
     if (status == STATUS_OK) status = compile_some(search, &doubtful, NULL, &left);
-    queue_free(&smallest);
-    queue_free(&doubtful);
     return status;
 }
 

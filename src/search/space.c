@@ -78,19 +78,14 @@ static int list_budgets(const struct space *space, const struct schedule_cost *k
 /* The schedules that a solver finds; its stages are measured on the schedule that keeps all. */
 static enum status add_fastest(struct space *space, struct execution_list *executions) {
     const struct search_input *input = space->input;
-    struct schedule_cost keep = {0};
-    struct chain chain = {0};
+    AUTO(schedule_cost_free) struct schedule_cost keep = {0};
+    AUTO(chain_free) struct chain chain = {0};
     int64_t budgets[BUDGETS_MAX];
     TRY(schedule_list_executions(&space->source, "", executions));
-    enum status status;
-    TRY_GOTO(status, schedule_cost_measure(&space->source, executions, input->workspace, input->costs, 0, &keep), done);
-    TRY_GOTO(status, step_chain_create(input->graph, input->costs, &keep, &chain), done);
+    TRY(schedule_cost_measure(&space->source, executions, input->workspace, input->costs, 0, &keep));
+    TRY(step_chain_create(input->graph, input->costs, &keep, &chain));
     int count = list_budgets(space, &keep, budgets);
-    TRY_GOTO(status, schedules_add_fastest(&chain, budgets, count, &space->schedules), done);
-done:
-    chain_free(&chain);
-    schedule_cost_free(&keep);
-    return status;
+    return schedules_add_fastest(&chain, budgets, count, &space->schedules);
 }
 
 static enum status measure_schedules(struct space *space, bool trains) {

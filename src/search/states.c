@@ -135,15 +135,14 @@ ORDER_BY(compare_ints, int32_t, *item)
 
 /* Uses by (phase, block, chunk) as one number, sorted, without duplicates. */
 static enum status find_users(const struct graph *graph, struct states *states) {
-    VEC(int32_t) uses = {0};
+    AUTO_VEC VEC(int32_t) uses = {0};
     int32_t chunks = states_count(states);
-    enum status status;
     for (size_t n = 0; n < graph->nodes.count; n++) {
         const struct node *node = graph->nodes.items[n];
         int32_t row = (int32_t)node->phase * states->blocks + node->block;
         for (int i = 0; i < node->op->inputs && node->phase <= PHASE_BACKWARD; i++) {
             int32_t chunk = node->in[i] ? states->chunks.chunk_of[node->in[i]->id] : -1;
-            if (chunk >= 0) TRY_GOTO(status, vec_push(&uses, row * chunks + chunk), done);
+            if (chunk >= 0) TRY(vec_push(&uses, row * chunks + chunk));
         }
     }
     if (uses.count > 0) qsort(uses.items, uses.count, sizeof *uses.items, compare_ints);
@@ -151,7 +150,7 @@ static enum status find_users(const struct graph *graph, struct states *states) 
     states->users = scratch_alloc(&states->memory, uses.count + 1, sizeof *states->users);
     states->users_bytes = scratch_alloc(&states->memory, uses.count + 1, sizeof *states->users_bytes);
     bool allocated = states->users_first && states->users && states->users_bytes;
-    TRY_GOTO(status, allocated ? STATUS_OK : STATUS_FAILED, done);
+    TRY(allocated ? STATUS_OK : STATUS_FAILED);
     int32_t block = 0, count = 0;
     for (size_t i = 0; i < uses.count; i++) {
         if (i > 0 && uses.items[i] == uses.items[i - 1]) continue;
@@ -163,9 +162,7 @@ static enum status find_users(const struct graph *graph, struct states *states) 
         states->users_first[++block] = count;
     for (int32_t i = count; i-- > 0;)
         states->users_bytes[i] = states->users_bytes[i + 1] + states_parameters(states, states->users[i]);
-done:
-    vec_free(&uses);
-    return status;
+    return STATUS_OK;
 }
 
 /* Of a block's chunks in both phases, those from `first` on. */
@@ -322,7 +319,7 @@ struct chunk_sum chunk_sum_of(const struct chunk_sum *from, int64_t chunk) {
 
 static enum status count_reductions(struct step_cut *cut, const struct recipe *recipe) {
     int ranks = rank_place_data(&cut->place);
-    bool *empty = mem_array((size_t)ranks, sizeof *empty);
+    AUTO_FREE bool *empty = mem_array((size_t)ranks, sizeof *empty);
     enum status status = empty ? STATUS_OK : STATUS_FAILED;
     for (int64_t round = 0; ranks > 1 && round < cut->shares.rounds && status == STATUS_OK; round++) {
         bool any = false;
@@ -331,7 +328,6 @@ static enum status count_reductions(struct step_cut *cut, const struct recipe *r
             any |= empty[rank];
         cut->reductions += !any;
     }
-    mem_free(empty);
     return status;
 }
 
@@ -486,12 +482,10 @@ static enum status add_reductions(struct measurer *measurer, const struct states
 }
 
 static enum status open(struct measurer *measurer, int ranks) {
-    struct lane_tree lanes;
+    AUTO(lane_tree_free) struct lane_tree lanes = {0};
     TRY(mem_items(&measurer->owners, (size_t)ranks));
     TRY(lane_tree_of_shape(&measurer->cut->lanes, &lanes));
-    enum status status = lane_tree_top(&lanes, ranks, &measurer->tree);
-    lane_tree_free(&lanes);
-    return status;
+    return lane_tree_top(&lanes, ranks, &measurer->tree);
 }
 
 static enum status measure_all(struct measurer *measurer, const struct states *states, struct collective_seconds *out) {

@@ -252,19 +252,17 @@ static bool sums_uses(const struct node *node) {
 /* Every rank of the group has the same sum of its lanes and rounds, of its own part of the gradient. */
 static enum status sum_over_group(const struct definition *definition, const struct node *node, value *out) {
     const struct collective_attributes *attributes = NODE_ATTRIBUTES(node, collective_attributes);
-    struct lane_tree tree = {0};
+    AUTO(lane_tree_free) struct lane_tree tree = {0};
     size_t ranks = (size_t)attributes->part.parts;
-    value *leaves = mem_array(ranks, sizeof *leaves);
-    enum status status = leaves ? lane_tree_create(1, (int)ranks, &tree) : STATUS_FAILED;
+    AUTO_FREE value *leaves = mem_array(ranks, sizeof *leaves);
+    TRY(leaves ? lane_tree_create(1, (int)ranks, &tree) : STATUS_FAILED);
     const struct tensor_cells *own = cells_of(definition, node->out[0]);
-    for (int64_t c = own->first; status == STATUS_OK && c < own->first + own->count; c++) {
+    for (int64_t c = own->first; c < own->first + own->count; c++) {
         for (size_t r = 0; r < ranks; r++)
             leaves[r] = out[c];
         out[c] = value_tree_sum(&tree, 0, attributes->edges == DTYPE_BF16, leaves, 1);
     }
-    lane_tree_free(&tree);
-    mem_free(leaves);
-    return status;
+    return STATUS_OK;
 }
 
 static enum status sum_over_groups(const struct definition *definition, value *out) {

@@ -286,17 +286,13 @@ static enum status verify_turn(void *payload, const int32_t *operations) {
 }
 
 static enum status verify_operation(const struct program *program, size_t instruction) {
-    struct lane_tree tree;
+    AUTO(lane_tree_free) struct lane_tree tree = {0};
     struct comm_spec spec;
-    struct comm_schedule schedule = {.staging_bytes = 0};
-    enum status status = collectives_spec(program, program->instructions.items[instruction].collective, &tree, &spec);
-    if (status == STATUS_OK)
-        status = comm_schedule_create(&program->place.mesh, program->place.rank,
-                                      rank_place_message_bytes(&program->place), &spec, &schedule);
-    if (status == STATUS_OK) status = check_schedule(program, instruction, &schedule);
-    comm_schedule_free(&schedule);
-    lane_tree_free(&tree);
-    return status;
+    AUTO(comm_schedule_free) struct comm_schedule schedule = {.staging_bytes = 0};
+    TRY(collectives_spec(program, program->instructions.items[instruction].collective, &tree, &spec));
+    TRY(comm_schedule_create(&program->place.mesh, program->place.rank, rank_place_message_bytes(&program->place),
+                             &spec, &schedule));
+    return check_schedule(program, instruction, &schedule);
 }
 
 /* Each operation by the one instruction that it has (check_order). */

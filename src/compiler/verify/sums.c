@@ -312,7 +312,7 @@ static enum status make_tree(const struct rank_state *state, struct lane_tree *o
 static enum status reduce(const struct sums *sums, const struct comm_group *group) {
     const struct rank_state *first = member(sums, group, 0);
     int64_t first_byte = at_hand(first)->operands[OP_INPUTS_MAX].offset;
-    struct lane_tree tree = {0};
+    AUTO(lane_tree_free) struct lane_tree tree = {0};
     for (int i = 0; i < group->count; i++) {
         struct rank_state *state = member(sums, group, i);
         const struct operand *data = &at_hand(state)->operands[OP_INPUTS_MAX];
@@ -323,7 +323,6 @@ static enum status reduce(const struct sums *sums, const struct comm_group *grou
     enum status status = make_tree(first, &tree);
     for (size_t c = 0; status == STATUS_OK && c < first->places.places.count; c++)
         reduce_cell(sums, group, &tree, c);
-    lane_tree_free(&tree);
     return status;
 }
 

@@ -179,12 +179,11 @@ static enum status pricing_create(const struct ilp_program *ilp, struct scratch 
 
 /* The bound at the present prices, and the choices that have it. */
 static enum status find_bound(const struct pricing *pricing, struct ilp_prices *out, int64_t *bound) {
-    struct ilp_buckets buckets;
+    AUTO(ilp_buckets_free) struct ilp_buckets buckets = {0};
     set_prices(pricing->ilp, pricing->price, out);
     enum status status = ilp_buckets_make(&out->priced, NULL, &buckets);
     if (status == STATUS_OK) ilp_buckets_choose(&buckets, pricing->values, pricing->choice);
     *bound = buckets.min - out->paid;
-    ilp_buckets_free(&buckets);
     return status;
 }
 
@@ -218,13 +217,11 @@ static enum status raise_bound(struct pricing *pricing, int64_t above, struct il
 
 enum status ilp_prices_find(const struct ilp_program *ilp, int64_t above, struct ilp_prices *out) {
     struct pricing pricing;
-    struct scratch scratch = {0};
+    AUTO(scratch_free) struct scratch scratch = {0};
     *out = (struct ilp_prices){.priced = *ilp};
     TRY(mem_items(&out->priced.cost, (size_t)ilp->first[ilp->count]));
-    enum status status = pricing_create(ilp, &scratch, &pricing);
-    if (status == STATUS_OK) status = raise_bound(&pricing, above, out);
-    scratch_free(&scratch);
-    return status;
+    TRY(pricing_create(ilp, &scratch, &pricing));
+    return raise_bound(&pricing, above, out);
 }
 
 void ilp_prices_free(struct ilp_prices *prices) {

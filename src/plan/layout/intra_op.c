@@ -133,6 +133,8 @@ static enum status solving_create(const struct ilp_program *ilp, int64_t node_li
     return ilp_order_find(ilp, out->order);
 }
 
+static void solving_free(struct solving *solving) { scratch_free(&solving->scratch); }
+
 static void take(struct solving *solving, int64_t cost) {
     memcpy(solving->best, solving->tried, (size_t)solving->ilp->count * sizeof *solving->best);
     solving->found = true, solving->cost = cost;
@@ -173,8 +175,8 @@ static enum status widen(struct solving *solving, const struct ilp_buckets *buck
 
 /* Prices are raised towards what is known to fit, or to some cost above the bound. */
 static enum status search_with_prices(struct solving *solving) {
-    struct ilp_prices prices;
-    struct ilp_buckets buckets = {.count = 0};
+    AUTO(ilp_prices_free) struct ilp_prices prices = {0};
+    AUTO(ilp_buckets_free) struct ilp_buckets buckets = {.count = 0};
     enum status status =
         ilp_prices_find(solving->ilp, solving->found ? solving->cost : 2 * solving->bound + 1, &prices);
     if (status == STATUS_OK) status = ilp_buckets_make(&prices.priced, solving->order, &buckets);
@@ -182,8 +184,6 @@ static enum status search_with_prices(struct solving *solving) {
         if (prices.bound > solving->bound) solving->bound = prices.bound;
         status = widen(solving, &buckets, prices.paid);
     }
-    ilp_buckets_free(&buckets);
-    ilp_prices_free(&prices);
     return status;
 }
 
@@ -210,13 +210,12 @@ static enum status solve_by_elimination(struct solving *solving, const struct il
 
 /* Where elimination takes too much memory, CBC alone. */
 static enum status solve_ilp(struct solving *solving) {
-    struct ilp_buckets buckets;
+    AUTO(ilp_buckets_free) struct ilp_buckets buckets = {0};
     enum status status = ilp_buckets_make(solving->ilp, NULL, &buckets);
     if (status == STATUS_OK)
         status = solve_by_elimination(solving, &buckets);
     else if (status == STATUS_NO_FIT)
         status = solve_with_cbc(solving);
-    ilp_buckets_free(&buckets);
     return status;
 }
 
@@ -243,21 +242,16 @@ static enum status refuse(const struct intra_op_program *program, const struct s
 }
 
 enum status intra_op_solve(const struct intra_op_program *program, int64_t node_limit, struct intra_op_solution *out) {
-    struct ilp_program ilp = {0};
-    struct solving solving = {0};
-    enum status status;
+    AUTO(ilp_program_free) struct ilp_program ilp = {0};
+    AUTO(solving_free) struct solving solving = {0};
     *out = (struct intra_op_solution){0};
     TRY(intra_op_check(program));
-    TRY_GOTO(status, ilp_program_make(program, &ilp), done);
-    TRY_GOTO(status, ilp_program_reduce(&ilp), done);
-    TRY_GOTO(status, solving_create(&ilp, node_limit, &solving), done);
-    TRY_GOTO(status, solve_ilp(&solving), done);
+    TRY(ilp_program_make(program, &ilp));
+    TRY(ilp_program_reduce(&ilp));
+    TRY(solving_create(&ilp, node_limit, &solving));
+    TRY(solve_ilp(&solving));
     out->given_up = !solving.found && !solving.hopeless;
-    status = solving.found ? write_solution(program, &solving, out) : refuse(program, &solving);
-done:
-    scratch_free(&solving.scratch);
-    ilp_program_free(&ilp);
-    return status;
+    return solving.found ? write_solution(program, &solving, out) : refuse(program, &solving);
 }
 
 void intra_op_solution_free(struct intra_op_solution *solution) {

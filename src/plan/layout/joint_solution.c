@@ -155,29 +155,26 @@ static enum status keep_all(int blocks, struct recompute_schedule *out) {
 /* Where all fits, nothing is faster; else Rotor, in slots. */
 static enum status find_schedule(const struct chain *chain, int64_t bytes, struct recompute_schedule *out) {
     struct recompute_cost cost;
-    struct chain slots;
+    AUTO(chain_free) struct chain slots = {0};
     TRY(keep_all(chain->count, out));
     TRY(recompute_simulate(chain, out, &cost));
     if (cost.peak <= bytes) return STATUS_OK;
     vec_free(out);
     if (bytes < 1) return status_set(STATUS_NO_FIT, "parameters and optimizer states leave no memory for activations");
     TRY(chain_discretise(chain, bytes, SLOTS, &slots));
-    enum status status = rotor_solve(&slots, SLOTS, out, &cost);
-    chain_free(&slots);
-    return status;
+    return rotor_solve(&slots, SLOTS, out, &cost);
 }
 
 enum status joint_checkpoints(const struct shard_program *program, const int *choice, int64_t device_bytes,
                               struct recompute_schedule *schedule, double *seconds, int64_t *peak_bytes) {
-    struct shard_chain chain;
+    AUTO(shard_chain_free) struct shard_chain chain = {0};
     struct recompute_cost cost;
     *schedule = (struct recompute_schedule){0};
-    enum status status = shard_chain_make(program, choice, &chain);
-    if (status == STATUS_OK) status = find_schedule(&chain.chain, device_bytes - chain.state_bytes, schedule);
-    if (status == STATUS_OK) status = recompute_simulate(&chain.chain, schedule, &cost);
-    if (status == STATUS_OK) *seconds = cost.time, *peak_bytes = cost.peak + chain.state_bytes;
-    shard_chain_free(&chain);
-    return status;
+    TRY(shard_chain_make(program, choice, &chain));
+    TRY(find_schedule(&chain.chain, device_bytes - chain.state_bytes, schedule));
+    TRY(recompute_simulate(&chain.chain, schedule, &cost));
+    *seconds = cost.time, *peak_bytes = cost.peak + chain.state_bytes;
+    return STATUS_OK;
 }
 
 /* --- both --- */

@@ -307,7 +307,7 @@ static enum status table_create(const struct stage_problem *problem, struct tabl
 
 enum status stage_cut_find(const struct stage_problem *problem, struct stage_cut *out) {
     struct table table = {0};
-    struct stage_cut cut = {0};
+    AUTO(stage_cut_free) struct stage_cut cut = {0};
     double *times = NULL;
     size_t count = 0;
     TRY(check(problem));
@@ -316,11 +316,9 @@ enum status stage_cut_find(const struct stage_problem *problem, struct stage_cut
     if (status == STATUS_OK) status = find(&table, times, count, &cut);
     mem_free(times);
     mem_free(table.entries);
-    if (status == STATUS_OK)
-        *out = cut;
-    else
-        stage_cut_free(&cut);
-    return status;
+    TRY(status);
+    *out = TAKE(cut);
+    return STATUS_OK;
 }
 
 void stage_cut_free(struct stage_cut *cut) {
@@ -371,8 +369,8 @@ static enum status refuse_blocks(int32_t blocks, int32_t count) {
 static enum status choose(const struct block_costs *costs, const struct span_request *request, bool limited,
                           char text[POLICY_SPANS_BYTES]) {
     static const int one = 1;
-    struct stage_cost *runs;
-    struct stage_cut cut = {0};
+    AUTO_FREE struct stage_cost *runs = NULL;
+    AUTO(stage_cut_free) struct stage_cut cut = {0};
     TRY(cut_costs(costs, limited, &runs));
     const struct stage_problem problem = {.layers = costs->blocks,
                                           .devices = request->count,
@@ -381,11 +379,8 @@ static enum status choose(const struct block_costs *costs, const struct span_req
                                           .waves = request->waves > 1 ? request->waves : 1,
                                           .costs = runs,
                                           .device_bytes = limited ? request->device_bytes : INT64_MAX};
-    enum status status = stage_cut_find(&problem, &cut);
-    if (status == STATUS_OK) status = print_cut(&cut, text);
-    stage_cut_free(&cut);
-    mem_free(runs);
-    return status;
+    TRY(stage_cut_find(&problem, &cut));
+    return print_cut(&cut, text);
 }
 
 enum status stage_spans_choose(const struct block_costs *costs, const struct span_request *request,
@@ -404,11 +399,9 @@ enum { WAVES_BY_FLOPS = 8 };
 static enum status cut_by_flops(const struct graph *graph, int stages, char text[POLICY_SPANS_BYTES]) {
     const struct policy plain = {.micro_batches_per_wave = 1};
     const struct span_request request = {stages, stages, WAVES_BY_FLOPS, INT64_MAX};
-    struct block_costs costs;
-    enum status status = block_costs_create(graph, &plain, &costs);
-    if (status == STATUS_OK) status = stage_spans_choose(&costs, &request, text);
-    block_costs_free(&costs);
-    return status;
+    AUTO(block_costs_free) struct block_costs costs = {0};
+    TRY(block_costs_create(graph, &plain, &costs));
+    return stage_spans_choose(&costs, &request, text);
 }
 
 /* ---- text ---- */

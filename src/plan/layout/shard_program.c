@@ -88,21 +88,19 @@ static struct node_range block_from(const struct making *making, int begin) {
 
 /* Compares each block with those that are first of their kind. */
 static enum status find_blocks(struct making *making) {
-    VEC(struct node_range) kinds = {0};
+    AUTO_VEC VEC(struct node_range) kinds = {0};
     int *like = making->out->block_like;
-    enum status status = STATUS_OK;
-    for (int begin = 0; begin < node_count(making) && status == STATUS_OK;) {
+    for (int begin = 0; begin < node_count(making);) {
         struct node_range node_range = block_from(making, begin);
         size_t kind = 0;
         while (kind < kinds.count && !same_block(making, kinds.items[kind], node_range))
             kind++;
-        if (kind == kinds.count) status = vec_push(&kinds, node_range);
-        for (int i = 0; i < node_range.end - node_range.begin && status == STATUS_OK; i++)
+        if (kind == kinds.count) TRY(vec_push(&kinds, node_range));
+        for (int i = 0; i < node_range.end - node_range.begin; i++)
             like[node_range.begin + i] = kinds.items[kind].begin + i;
         begin = node_range.end;
     }
-    vec_free(&kinds);
-    return status;
+    return STATUS_OK;
 }
 
 /* --- nodes --- */
@@ -526,14 +524,12 @@ struct step_price shard_program_edge_price(const struct shard_program *program, 
 
 enum status shard_program_choices(const struct shard_program *program, const int *choice, struct shard_choices *out) {
     size_t count = program->graph->nodes.count;
-    const struct strategy **strategies = mem_array(count, sizeof *strategies);
+    AUTO_FREE const struct strategy **strategies = mem_array(count, sizeof *strategies);
     *out = (struct shard_choices){0};
     if (!strategies) return STATUS_FAILED;
     for (size_t n = 0; n < count; n++)
         strategies[n] = shard_program_strategy(program, (int)n, choice[n]);
-    enum status status = shard_choices_of_strategies(program->graph, &program->conversions.mesh, strategies, out);
-    mem_free(strategies);
-    return status;
+    return shard_choices_of_strategies(program->graph, &program->conversions.mesh, strategies, out);
 }
 
 /* `of_one_axis`: the choice is of all ranks together. */

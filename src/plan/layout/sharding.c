@@ -163,18 +163,13 @@ static void balance(int count, struct mesh_rows *rows) {
 enum status mesh_rows_search(int count, const struct device_pair *pairs, int pair_count, struct mesh_rows *out) {
     if (count < 1 || count > DEVICES_MAX)
         return status_set(STATUS_BAD_INPUT, "%d devices: must be 1 to %d", count, DEVICES_MAX);
-    struct device_pair *sorted = NULL;
-    struct mesh_rows rows = {0};
-    int *lead = NULL;
-    enum status status = STATUS_FAILED;
-    bool *seen = mem_array((size_t)count * (size_t)count, sizeof *seen);
-    if (!seen) return status;
-    TRY_GOTO(status, check_pairs(count, pairs, pair_count, seen), done);
-    status = STATUS_FAILED;
-    sorted = mem_array((size_t)pair_count + 1, sizeof *sorted);
-    lead = mem_array((size_t)count, sizeof *lead);
-    rows.devices = mem_array((size_t)count, sizeof *rows.devices);
-    if (!sorted || !lead || !rows.devices) goto done;
+    AUTO_FREE bool *seen = mem_array((size_t)count * (size_t)count, sizeof *seen);
+    if (!seen) return STATUS_FAILED;
+    TRY(check_pairs(count, pairs, pair_count, seen));
+    AUTO_FREE struct device_pair *sorted = mem_array((size_t)pair_count + 1, sizeof *sorted);
+    AUTO_FREE int *lead = mem_array((size_t)count, sizeof *lead);
+    AUTO(mesh_rows_free) struct mesh_rows rows = {.devices = mem_array((size_t)count, sizeof *rows.devices)};
+    if (!sorted || !lead || !rows.devices) return STATUS_FAILED;
     if (pair_count > 0) memcpy(sorted, pairs, (size_t)pair_count * sizeof *pairs);
     qsort(sorted, (size_t)pair_count, sizeof *sorted, compare_pairs);
     rows.columns = rows_of_classes(count, sorted, pair_count, lead);
@@ -183,14 +178,8 @@ enum status mesh_rows_search(int count, const struct device_pair *pairs, int pai
         write_rows(count, lead, &rows);
     else
         balance(count, &rows);
-    *out = rows, rows.devices = NULL;
-    status = STATUS_OK;
-done:
-    mem_free(rows.devices);
-    mem_free(lead);
-    mem_free(sorted);
-    mem_free(seen);
-    return status;
+    *out = TAKE(rows);
+    return STATUS_OK;
 }
 
 void mesh_rows_free(struct mesh_rows *rows) {
@@ -393,6 +382,7 @@ enum status conversions_create(const struct device_mesh *mesh, const struct layo
     TRY(device_mesh_check(mesh));
     TRY(check_shape(shape, element_bytes));
     size_t count = (size_t)layout_count(mesh, shape->rank);
+    AUTO(conversions_free)
     struct conversions made = {
         .mesh = *mesh, .shape = *shape, .element_bytes = element_bytes, .count = (int)count, .pricer = pricer};
     made.price = mem_array(count * count, sizeof *made.price);
@@ -404,11 +394,9 @@ enum status conversions_create(const struct device_mesh *mesh, const struct layo
         solve_from(&made, source, &search);
     mem_free(search.steps);
     mem_free(search.done);
-    if (status == STATUS_OK)
-        *out = made;
-    else
-        conversions_free(&made);
-    return status;
+    TRY(status);
+    *out = TAKE(made);
+    return STATUS_OK;
 }
 
 void conversions_free(struct conversions *conversions) {

@@ -204,11 +204,9 @@ static void free_solved(struct solved *solved) {
 }
 
 static enum status keep_strategies(const struct solved *solved, struct recipe *recipe) {
-    char *lines;
+    AUTO_FREE char *lines = NULL;
     TRY(strategy_lines_print(&solved->program, solved->solution.choice, &lines));
-    enum status status = recipe_lines_keep(lines, &recipe->strategies);
-    mem_free(lines);
-    return status;
+    return recipe_lines_keep(lines, &recipe->strategies);
 }
 
 bool tensor_layout_is_open(const struct recipe *recipe) {

@@ -136,11 +136,10 @@ static enum status replay_micro_batches(const struct training *job, const struct
 /* A step of so many micro-batches: its seconds and instructions. */
 static enum status simulate(const struct training *job, const struct calibration *calibration, int64_t micro_batches,
                             struct forecast *out) {
-    struct replay replay = {0};
+    AUTO(replay_free) struct replay replay = {0};
     enum status status = replay_micro_batches(job, calibration, micro_batches, &replay);
     *out = (struct forecast){
         .step_s = replay.end_s, .busy_s = replay.busy_s, .instructions = (int64_t)replay.instructions.count};
-    replay_free(&replay);
     return status;
 }
 

@@ -474,9 +474,7 @@ json_t *timeline_to_json(const struct timeline *timeline) {
 
 enum status timeline_write(const struct timeline *timeline, const char *path) {
     enum { DIGITS = 12 }; /* nanoseconds of a step of a quarter of an hour */
-    json_t *object = timeline_to_json(timeline);
+    json_auto_t *object = timeline_to_json(timeline);
     if (!object) return STATUS_FAILED;
-    enum status status = json_write_compact(path, object, DIGITS);
-    json_decref(object);
-    return status;
+    return json_write_compact(path, object, DIGITS);
 }
