@@ -3,9 +3,10 @@
 #include "cli/commands/command.h"
 #include "cli/help.h"
 
-/* Prints text for use within single quotes, in any of the shells. */
-static void print_quoted(FILE *out, const char *text) {
+/* Prints text for use within single quotes, in any of the shells, with a backslash before each of `escaped`. */
+static void print_quoted(FILE *out, const char *text, const char *escaped) {
     for (; *text; text++) {
+        if (strchr(escaped, *text)) fputc('\\', out);
         if (*text == '\'')
             fputs("'\\''", out);
         else
@@ -71,15 +72,7 @@ static void print_bash(FILE *out) {
 }
 
 /* "[", "]" and ":" separate the parts of a specification of _arguments. */
-static void print_zsh_text(FILE *out, const char *text) {
-    for (; *text; text++) {
-        if (strchr("[]:\\", *text)) fputc('\\', out);
-        if (*text == '\'')
-            fputs("'\\''", out);
-        else
-            fputc(*text, out);
-    }
-}
+static void print_zsh_text(FILE *out, const char *text) { print_quoted(out, text, "[]:\\"); }
 
 static void print_zsh_option(FILE *out, const struct setting *option, const struct command *command) {
     char text[HELP_TEXT_BYTES];
@@ -136,7 +129,7 @@ static void print_fish_option(FILE *out, const struct setting *option, const str
         fputs("' ", out);
     }
     fputs("-d '", out);
-    print_quoted(out, help_phrase(option, command, text));
+    print_quoted(out, help_phrase(option, command, text), "");
     fputs("'\n", out);
 }
 
@@ -144,7 +137,7 @@ static void print_fish(FILE *out) {
     fputs("# fish completion for ballast\n", out);
     for (int c = 0; c < COMMAND_COUNT; c++) {
         fprintf(out, "complete -c ballast -n __fish_use_subcommand -f -a %s -d '", commands[c]->name);
-        print_quoted(out, commands[c]->summary);
+        print_quoted(out, commands[c]->summary, "");
         fputs("'\n", out);
         for (int i = 0; i < OPT_COUNT; i++)
             if (help_shows(commands[c], option_table[i], true)) print_fish_option(out, option_table[i], commands[c]);

@@ -4,17 +4,9 @@
 #include "train/train.h"
 
 /* Defines a rule: whether an option has no effect. It depends either on the options or on the run's data. */
-#define RULE(name) static bool name(const struct options *options, const struct train_info *info)
-#define BY_OPTIONS(name, is_idle)                                                                                      \
-    RULE(name) {                                                                                                       \
-        (void)info;                                                                                                    \
-        return is_idle;                                                                                                \
-    }
-#define BY_DATA(name, is_idle)                                                                                         \
-    RULE(name) {                                                                                                       \
-        (void)options;                                                                                                 \
-        return is_idle;                                                                                                \
-    }
+#define RULE(name)                                                                                                     \
+    static bool name(__attribute__((unused)) const struct options *options,                                            \
+                     __attribute__((unused)) const struct train_info *info)
 
 static bool is_text(const struct options *options, enum option_id id, const char *text) {
     const char *value = options_text(options, id);
@@ -22,11 +14,11 @@ static bool is_text(const struct options *options, enum option_id id, const char
 }
 
 /* These use the run's options, because `resume` also continues with options that its command line lacks. */
-BY_DATA(never_validates, info->options->valid_every == 0)
-BY_DATA(never_samples, info->options->sample_every == 0)
-BY_DATA(never_saves, info->options->save_every == 0)
-BY_DATA(is_not_wsd, info->options->schedule != LR_SCHEDULE_WSD)
-BY_DATA(is_constant, info->options->schedule == LR_SCHEDULE_CONSTANT)
+RULE(never_validates) { return info->options->valid_every == 0; }
+RULE(never_samples) { return info->options->sample_every == 0; }
+RULE(never_saves) { return info->options->save_every == 0; }
+RULE(is_not_wsd) { return info->options->schedule != LR_SCHEDULE_WSD; }
+RULE(is_constant) { return info->options->schedule == LR_SCHEDULE_CONSTANT; }
 
 /* Until the run begins, --schedule-steps also sets the default of --warmup-steps. */
 RULE(is_constant_after_warmup) {
@@ -34,23 +26,29 @@ RULE(is_constant_after_warmup) {
     return is_constant(options, info) && !open;
 }
 
-BY_DATA(has_no_step_left, info->done >= info->steps)
+RULE(has_no_step_left) { return info->done >= info->steps; }
 /* Considers only --temperature 0, not a generation_config.json that selects greedy decoding. */
-BY_OPTIONS(takes_the_likeliest, options_given(options, OPT_temperature) && options_float(options, OPT_temperature) <= 0)
-BY_OPTIONS(plans_generation, is_text(options, OPT_purpose, "generate"))
-BY_OPTIONS(plans_one_device, !options_given(options, OPT_devices) && !options_given(options, OPT_target_days))
+RULE(takes_the_likeliest) {
+    return options_given(options, OPT_temperature) && options_float(options, OPT_temperature) <= 0;
+}
+RULE(plans_generation) { return is_text(options, OPT_purpose, "generate"); }
+RULE(plans_one_device) { return !options_given(options, OPT_devices) && !options_given(options, OPT_target_days); }
 /* Only `plan` knows the number of ranks before they start. */
-BY_OPTIONS(plans_one_rank, options->command->bit == COMMAND_PLAN && options_int(options, OPT_ranks) <= 1)
-BY_OPTIONS(counts_no_failures, !options_given(options, OPT_mtbf))
-BY_OPTIONS(is_always_tied, is_text(options, OPT_arch, "gpt2") || is_text(options, OPT_arch, "opt"))
-BY_OPTIONS(learns_no_preferences, !options_given(options, OPT_plan_path) && !is_text(options, OPT_loss, "dpo"))
-BY_OPTIONS(updates_without_muon, !options_given(options, OPT_plan_path) && !is_text(options, OPT_optimizer, "muon"))
-BY_OPTIONS(updates_by_sgd, is_text(options, OPT_optimizer, "sgd"))
-BY_OPTIONS(updates_without_roots, is_text(options, OPT_optimizer, "sgd") || is_text(options, OPT_optimizer, "lion"))
-BY_DATA(has_no_validation, !info->validation && info->options->valid_every > 0)
-BY_DATA(has_other_validation, info->validation && !info->held_out)
-BY_DATA(has_no_examples, !info->examples)
-BY_DATA(ends_in_warmup, info->warmup_steps >= info->steps)
+RULE(plans_one_rank) { return options->command->bit == COMMAND_PLAN && options_int(options, OPT_ranks) <= 1; }
+RULE(counts_no_failures) { return !options_given(options, OPT_mtbf); }
+RULE(is_always_tied) { return is_text(options, OPT_arch, "gpt2") || is_text(options, OPT_arch, "opt"); }
+RULE(learns_no_preferences) { return !options_given(options, OPT_plan_path) && !is_text(options, OPT_loss, "dpo"); }
+RULE(updates_without_muon) {
+    return !options_given(options, OPT_plan_path) && !is_text(options, OPT_optimizer, "muon");
+}
+RULE(updates_by_sgd) { return is_text(options, OPT_optimizer, "sgd"); }
+RULE(updates_without_roots) {
+    return is_text(options, OPT_optimizer, "sgd") || is_text(options, OPT_optimizer, "lion");
+}
+RULE(has_no_validation) { return !info->validation && info->options->valid_every > 0; }
+RULE(has_other_validation) { return info->validation && !info->held_out; }
+RULE(has_no_examples) { return !info->examples; }
+RULE(ends_in_warmup) { return info->warmup_steps >= info->steps; }
 
 /* `resume` shortened the run, whose warm-up keeps its original number of steps. */
 RULE(ends_in_kept_warmup) {
@@ -58,12 +56,12 @@ RULE(ends_in_kept_warmup) {
            ends_in_warmup(options, info);
 }
 
-BY_DATA(trains_on_ranks, info->plan != NULL && rank_place_ranks(&info->plan->chosen.place) > 1)
-BY_DATA(has_no_use_for_the_disk, info->plan && info->plan->programs.tier_bytes[TIER_DISK] == 0)
-BY_DATA(has_no_use_for_the_host, info->plan && info->plan->programs.tier_bytes[TIER_HOST] == 0)
-BY_DATA(computes_in_fp32, info->plan && info->plan->chosen.recipe.dtype == DTYPE_F32)
+RULE(trains_on_ranks) { return info->plan != NULL && rank_place_ranks(&info->plan->chosen.place) > 1; }
+RULE(has_no_use_for_the_disk) { return info->plan && info->plan->programs.tier_bytes[TIER_DISK] == 0; }
+RULE(has_no_use_for_the_host) { return info->plan && info->plan->programs.tier_bytes[TIER_HOST] == 0; }
+RULE(computes_in_fp32) { return info->plan && info->plan->chosen.recipe.dtype == DTYPE_F32; }
 /* `report` writes a page without --serve. */
-BY_OPTIONS(shows_no_page, options->command->bit != COMMAND_REPORT && !options_given(options, OPT_serve))
+RULE(shows_no_page) { return options->command->bit != COMMAND_REPORT && !options_given(options, OPT_serve); }
 
 #define NO_EFFECT "has no effect: "
 #define NO_EXAMPLES NO_EFFECT "the data are plain text, without examples"

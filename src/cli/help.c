@@ -210,16 +210,6 @@ static json_t *names_to_json(const char *names) {
     return array;
 }
 
-static void describe_float(const struct setting *setting, json_t *out) {
-    (void)json_object_set_new(out, setting->above ? "exclusiveMinimum" : "minimum", json_real(setting->float_min));
-    (void)json_object_set_new(out, "maximum", json_real(setting->float_max));
-}
-
-static void describe_int(const struct setting *setting, json_t *out) {
-    (void)json_object_set_new(out, "minimum", json_integer(setting->min));
-    (void)json_object_set_new(out, "maximum", json_integer(setting->max));
-}
-
 static json_t *description(const struct setting *setting, bool null) {
     const struct setting *other = setting->only_with ? &setting_table[setting->only_with - 1] : NULL;
     char name[SETTING_PRINT_BYTES] = "";
@@ -240,8 +230,14 @@ static json_t *describe(const struct setting *setting, bool null) {
     const char *type = setting->flag_in_files ? "boolean" : types[setting->type];
     json_t *out = json_object();
     (void)json_object_set_new(out, "type", null ? json_pack("[s, s]", type, "null") : json_string(type));
-    if (setting->type == SETTING_FLOAT) describe_float(setting, out);
-    if (setting->type == SETTING_INT || setting->type == SETTING_DATE) describe_int(setting, out);
+    if (setting->type == SETTING_FLOAT) {
+        json_put(&out, setting->above ? "exclusiveMinimum" : "minimum", json_real(setting->float_min));
+        json_put(&out, "maximum", json_real(setting->float_max));
+    }
+    if (setting->type == SETTING_INT || setting->type == SETTING_DATE) {
+        json_put(&out, "minimum", json_integer(setting->min));
+        json_put(&out, "maximum", json_integer(setting->max));
+    }
     if (setting->type == SETTING_CHOICE && !setting->flag_in_files)
         (void)json_object_set_new(
             out, "enum", names_to_json(setting->names_in_files && setting->names ? setting->names : setting->choices));

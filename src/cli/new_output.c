@@ -32,6 +32,14 @@ enum status new_file_check(const char *path, const char *kind, enum status (*rea
     return status_hint(STATUS_BAD_INPUT, "give -o a new file, or one of the same kind, which is replaced");
 }
 
+enum status file_check_start(const char *path, const char *start, const char *kind) {
+    AUTO_FREE char *text = NULL;
+    size_t bytes;
+    TRY(file_read(path, (size_t)1 << 26, &text, &bytes));
+    return strncmp(text, start, strlen(start)) == 0 ? STATUS_OK
+                                                    : status_set(STATUS_BAD_INPUT, "%s: is no %s", path, kind);
+}
+
 enum status new_file_write(const char *path, const char *text, size_t bytes) {
     struct stat info;
     bool linked = lstat(path, &info) == 0 && S_ISLNK(info.st_mode) && stat(path, &info) == 0 && S_ISREG(info.st_mode);
@@ -44,23 +52,19 @@ enum status new_file_write(const char *path, const char *text, size_t bytes) {
 }
 
 enum status new_file_write_json(const char *path, const json_t *value, size_t flags) {
-    char *text = json_text(value, flags);
+    AUTO_FREE char *text = json_text(value, flags);
     if (!text) return STATUS_FAILED;
     size_t length = strlen(text);
     text[length] = '\n'; /* replaces the NUL */
-    enum status status = new_file_write(path, text, length + 1);
-    mem_free(text);
-    return status;
+    return new_file_write(path, text, length + 1);
 }
 
 enum status new_folder_check(const char *folder) {
-    struct names names = {0};
+    AUTO(names_free) struct names names = {0};
     if (!file_exists(folder)) return STATUS_OK;
     if (!file_is_folder(folder)) return status_set(STATUS_BAD_INPUT, "%s: exists and is no directory", folder);
     TRY(folder_list(folder, &names));
-    size_t count = names.count;
-    names_free(&names);
-    if (count == 0) return STATUS_OK;
+    if (names.count == 0) return STATUS_OK;
     enum status status = status_set(STATUS_BAD_INPUT, "%s: already holds something else; nothing was written", folder);
     return status_hint(status, "give a directory that does not exist or is empty");
 }
@@ -134,10 +138,8 @@ static enum status write_beside(const char *beside, const char *path,
 
 enum status new_folder_write(const char *folder, enum status (*write)(void *payload, const char *path), void *payload) {
     TRY(new_folder_check(folder));
-    char *path = without_slashes(folder), *beside = path ? path_beside(path, beside_prefix) : NULL;
+    AUTO_FREE char *path = without_slashes(folder), *beside = path ? path_beside(path, beside_prefix) : NULL;
     enum status status = beside ? write_beside(beside, path, write, payload) : STATUS_FAILED;
     if (status != STATUS_OK && beside) remove_keeping_message(beside, status);
-    mem_free(beside);
-    mem_free(path);
     return status;
 }

@@ -11,6 +11,8 @@
  * dangling link, and the file to which standard output or standard error is redirected. `kind` names the expected
  * kind in the message ("a plan file"). */
 enum status new_file_check(const char *path, const char *kind, enum status (*read)(const char *path));
+/* OK where the file's text begins with `start`; else BAD_INPUT: it is no file of that kind. For `read` above. */
+enum status file_check_start(const char *path, const char *start, const char *kind);
 /* Replaces a file that passed the check (file_replace). If it is a link, replaces the file that it points to. */
 enum status new_file_write(const char *path, const char *text, size_t bytes);
 /* Writes JSON and a newline in the same way. `flags` are jansson's. */

@@ -352,14 +352,11 @@ enum status options_read_object(const char *path, json_t *object, struct options
 
 /* Reads the options that the command line does not give from a config file. */
 static enum status options_read_config(const char *path, struct options *options) {
-    static const char hint[] = "a --config file holds a JSON object, such as {\"steps\": 1000, \"lr\": 3e-4}";
-    json_t *object;
+    json_auto_t *object = NULL;
     TRY(check_format(path, options->command->name));
     enum status status = json_read_object(path, CONFIG_FILE_LIMIT_BYTES, &object);
-    if (status != STATUS_OK) return status_hint_else(status, hint);
-    status = options_read_object(path, object, options);
-    json_decref(object);
-    return status_hint_else(status, hint);
+    if (status == STATUS_OK) status = options_read_object(path, object, options);
+    return status_hint_else(status, "a --config file holds a JSON object, such as {\"steps\": 1000, \"lr\": 3e-4}");
 }
 
 static enum status parse(int count, char **arguments, struct options *options) {

@@ -165,43 +165,16 @@ static enum status run_part(const struct command *command, const struct options 
 }
 
 static enum status run_command(const struct command *command, int count, char **arguments) {
-    struct options options;
+    AUTO(options_free) struct options options = {0};
     enum status status = options_parse(command, count, arguments, &options);
     if (status == STATUS_OK && options.help)
         help_print_command(command, options.help_all, stdout);
     else
         status = run_part(command, &options, status, count, arguments);
-    options_free(&options);
     return status;
 }
 
-static enum status print_options(const char *name) {
-    (void)name;
-    help_print_document(stdout);
-    return STATUS_OK;
-}
-static enum status print_schemas(const char *name) {
-    (void)name;
-    return help_print_schemas();
-}
-static enum status print_models(const char *name) {
-    (void)name;
-    return model_print_document(stdout);
-}
-static enum status print_presets(const char *name) {
-    (void)name;
-    return model_preset_print_list(stdout);
-}
-static enum status print_tokenizers(const char *name) {
-    (void)name;
-    tokenizer_print_document(stdout);
-    return STATUS_OK;
-}
-static enum status print_templates(const char *name) {
-    (void)name;
-    chat_print_document(stdout);
-    return STATUS_OK;
-}
+static enum status print_schemas(__attribute__((unused)) FILE *out) { return help_print_schemas(); }
 static enum status print_manual(const char *name) {
     const struct command *command = name ? command_find(name) : NULL;
     if (name && !command) return unknown_command(name);
@@ -210,15 +183,21 @@ static enum status print_manual(const char *name) {
 }
 static enum status print_completion(const char *name) { return completion_print(name ? name : "", stdout); }
 
-/* Texts of `ballast help NAME` that are not a command's help. `named`: takes one more argument. */
+/* Texts of `ballast help NAME` that are not a command's help. Each has one function. */
 static const struct {
     const char *name;
-    bool named;
-    enum status (*print)(const char *name);
+    void (*print)(FILE *out);
+    enum status (*try_print)(FILE *out);
+    enum status (*print_of)(const char *name); /* takes one more argument, or NULL */
 } documents[] = {
-    {"options", false, print_options}, {"schemas", false, print_schemas},       {"models", false, print_models},
-    {"presets", false, print_presets}, {"tokenizers", false, print_tokenizers}, {"templates", false, print_templates},
-    {"manual", true, print_manual},    {"completion", true, print_completion},
+    {"options", .print = help_print_document},
+    {"schemas", .try_print = print_schemas},
+    {"models", .try_print = model_print_document},
+    {"presets", .try_print = model_preset_print_list},
+    {"tokenizers", .print = tokenizer_print_document},
+    {"templates", .print = chat_print_document},
+    {"manual", .print_of = print_manual},
+    {"completion", .print_of = print_completion},
 };
 
 static enum status run_help(int count, char **arguments) {
@@ -229,11 +208,16 @@ static enum status run_help(int count, char **arguments) {
     size_t i = 0, known = sizeof documents / sizeof *documents;
     while (i < known && strcmp(documents[i].name, arguments[0]) != 0)
         i++;
-    int limit = i < known && documents[i].named ? 2 : 1;
+    int limit = i < known && documents[i].print_of ? 2 : 1;
     if (count > limit)
         return status_set(STATUS_BAD_INPUT, "ballast help: '%s' is one argument too many" HINT "leave out '%s'",
                           arguments[limit], arguments[limit]);
-    if (i < known) return documents[i].print(count > 1 ? arguments[1] : NULL);
+    if (i < known && documents[i].print_of) return documents[i].print_of(count > 1 ? arguments[1] : NULL);
+    if (i < known && documents[i].try_print) return documents[i].try_print(stdout);
+    if (i < known) {
+        documents[i].print(stdout);
+        return STATUS_OK;
+    }
     const struct command *command = command_find(arguments[0]);
     if (!command) return unknown_command(arguments[0]);
     help_print_command(command, false, stdout);

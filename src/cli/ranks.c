@@ -230,7 +230,8 @@ static const char *run_folder(const struct options *options) {
 static enum status hint_checkpoint(const struct options *options, enum status status) {
     const char *folder = run_folder(options);
     if (status != STATUS_FAILED || !folder || status_hint_text()[0]) return status;
-    char *message = mem_string(status_message()), *newest = NULL, argument[PATH_SHELL_BYTES];
+    AUTO_FREE char *message = mem_string(status_message()), *newest = NULL;
+    char argument[PATH_SHELL_BYTES];
     if (message && checkpoint_find_newest(folder, &newest) == STATUS_OK) {
         (void)status_set(status, "%s", message);
         if (newest)
@@ -238,8 +239,6 @@ static enum status hint_checkpoint(const struct options *options, enum status st
                               path_for_shell(folder, argument));
         if (!newest) (void)status_hint(status, "no checkpoint was written yet");
     }
-    mem_free(message);
-    mem_free(newest);
     return status;
 }
 
@@ -248,15 +247,13 @@ enum status ranks_launch(const struct options *options, int count, char **given)
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     if (length <= 0) return status_set(STATUS_FAILED, "/proc/self/exe cannot be read");
     program[length] = '\0';
-    char **arguments = mem_array((size_t)count + 3, sizeof *arguments);
+    AUTO_FREE char **arguments = mem_array((size_t)count + 3, sizeof *arguments);
     if (!arguments) return STATUS_FAILED;
     arguments[0] = program;
     arguments[1] = (char *)(uintptr_t)options->command->name;
     memcpy(arguments + 2, given, (size_t)count * sizeof *given);
     struct launch_settings settings = {.ranks = (int)options_int(options, OPT_ranks), .arguments = arguments};
-    enum status status = launch_ranks(&settings);
-    mem_free(arguments);
-    return hint_checkpoint(options, status);
+    return hint_checkpoint(options, launch_ranks(&settings));
 }
 
 /* ---- A rank ---- */
@@ -315,20 +312,16 @@ static enum status check_options(const struct options *options) {
 /* Reads the file in pieces: a program with debug information would take hundreds of MiB on every rank. */
 static enum status hash_file(const char *path, uint64_t *hash) {
     enum { PIECE_BYTES = 1 << 16 };
-    struct file_input input;
-    char *piece = mem_array(PIECE_BYTES, 1);
-    enum status status = piece ? file_input_open(path, &input) : STATUS_FAILED;
+    AUTO(file_input_close) struct file_input input = {0};
+    AUTO_FREE char *piece = mem_array(PIECE_BYTES, 1);
+    TRY(piece ? file_input_open(path, &input) : STATUS_FAILED);
     *hash = 0;
-    if (status == STATUS_OK) {
-        for (size_t at = 0, bytes; at < input.bytes && status == STATUS_OK; at += bytes) {
-            bytes = input.bytes - at < PIECE_BYTES ? input.bytes - at : PIECE_BYTES;
-            status = file_input_read(&input, at, bytes, piece);
-            if (status == STATUS_OK) *hash = hash_mix(*hash ^ hash_bytes(piece, bytes));
-        }
-        file_input_close(&input);
+    for (size_t at = 0, bytes; at < input.bytes; at += bytes) {
+        bytes = input.bytes - at < PIECE_BYTES ? input.bytes - at : PIECE_BYTES;
+        TRY(file_input_read(&input, at, bytes, piece));
+        *hash = hash_mix(*hash ^ hash_bytes(piece, bytes));
     }
-    mem_free(piece);
-    return status;
+    return STATUS_OK;
 }
 
 /* Compares the bytes of the program's file, because not every build has a build ID. */
@@ -381,33 +374,26 @@ static enum status open_comm(const struct options *options) {
 }
 
 enum status ranks_open(const struct options *options, enum status parsed) {
-    char *message = mem_string(status_message()), *hint = mem_string(status_hint_text());
-    enum status status = message && hint ? STATUS_OK : STATUS_FAILED;
-    TRY_GOTO(status, open_comm(options), done);
+    AUTO_FREE char *message = mem_string(status_message()), *hint = mem_string(status_hint_text());
+    TRY(open_comm(options));
     if (parsed != STATUS_OK) (void)status_hint(status_set(parsed, "%s", message), "%s", hint);
-    TRY_GOTO(status, comm_agree(job.comm, parsed), done);
-    TRY_GOTO(status, check_program(), done);
-    TRY_GOTO(status, check_options(options), done);
-    TRY_GOTO(status, comm_agree(job.comm, check_count(options)), done);
-    TRY_GOTO(status, rank_cores_count_sharers(job.comm, &job.core_sharers), done);
-done:
-    mem_free(message);
-    mem_free(hint);
-    return status;
+    TRY(comm_agree(job.comm, parsed));
+    TRY(check_program());
+    TRY(check_options(options));
+    TRY(comm_agree(job.comm, check_count(options)));
+    return rank_cores_count_sharers(job.comm, &job.core_sharers);
 }
 
 /* ---- The end ---- */
 
 enum status ranks_close(enum status status) {
     if (!job.comm || (status != STATUS_OK && !status_is_stop(status))) return status;
-    char *message = mem_string(status_message()), *hint = mem_string(status_hint_text());
+    AUTO_FREE char *message = mem_string(status_message()), *hint = mem_string(status_hint_text());
     enum status closed = message && hint ? comm_close(job.comm) : STATUS_FAILED;
     if (closed == STATUS_OK) {
         job.comm = NULL;
         if (status != STATUS_OK) (void)status_hint(status_set(status, "%s", message), "%s", hint);
     }
-    mem_free(message);
-    mem_free(hint);
     return closed == STATUS_OK ? status : closed;
 }
 

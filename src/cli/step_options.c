@@ -75,14 +75,12 @@ static enum status take_field(const char *path, const char *part, const json_t *
                               struct options *options) {
     enum option_id id = strcmp(field, "valid") == 0 ? OPT_valid_paths : find_field(field);
     if (id == OPT_COUNT) return status_set(STATUS_BAD_INPUT, "%s: %s.%s: unknown field", path, part, field);
-    json_t *value = value_of(object, option_table[id], json_object_get(object, field));
+    json_auto_t *value = value_of(object, option_table[id], json_object_get(object, field));
     if (!value) return status_no_memory(0, "a run's settings");
     const char *where = scratch_format(&options->memory, "%s: %s.%s", path, part, field);
-    enum status status = !where                  ? STATUS_FAILED
-                         : is_open(field, value) ? STATUS_OK
-                                                 : options_set_json(where, id, value, SOURCE_RUN, options);
-    json_decref(value);
-    return status;
+    return !where                  ? STATUS_FAILED
+           : is_open(field, value) ? STATUS_OK
+                                   : options_set_json(where, id, value, SOURCE_RUN, options);
 }
 
 /* Whether it is the 0 or -1 that earlier versions wrote for "not given". */
@@ -190,10 +188,8 @@ static enum status check_run(const char *path, const json_t *object, const struc
 
 /* Refuses what `ballast resume` would refuse, above all fields of the wrong type. */
 static enum status check_fields(const char *path, const json_t *object) {
-    struct run_settings settings;
-    enum status status = run_settings_from_json(path, object, &settings);
-    run_settings_free(&settings);
-    return status;
+    AUTO(run_settings_free) struct run_settings settings = {0};
+    return run_settings_from_json(path, object, &settings);
 }
 
 bool options_is_run(const json_t *object) {

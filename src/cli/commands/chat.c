@@ -226,15 +226,13 @@ static enum status talk(const struct options *options, struct chat_session *sess
 static enum status run(const struct options *options) {
     struct plan_options plan;
     struct generate_options generate;
-    struct chat_session session = {0};
+    AUTO(chat_session_close) struct chat_session session = {0};
     TRY(step_options_read(options, false, &plan));
     text_options_read(options, true, &generate);
     generate.interrupted = &interrupted;
-    enum status status = chat_session_open(options->arguments.items[0], &plan, &generate,
-                                           options_int(options, OPT_chat_time_s), &session);
-    if (status == STATUS_OK) status = talk(options, &session);
-    chat_session_close(&session);
-    return status;
+    TRY(chat_session_open(options->arguments.items[0], &plan, &generate, options_int(options, OPT_chat_time_s),
+                          &session));
+    return talk(options, &session);
 }
 
 const struct command command_chat = {

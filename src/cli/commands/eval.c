@@ -28,10 +28,7 @@ static json_t *file_to_json(const struct eval_file *file, bool pairs) {
 static enum status print_json(const struct eval_result *result) {
     json_t *files = json_array();
     for (size_t i = 0; i < result->file_count; i++)
-        if (json_array_append_new(files, file_to_json(&result->files[i], result->pairs)) != 0) {
-            json_decref(files);
-            return status_no_memory(0, "the evaluation's JSON");
-        }
+        json_push(&files, file_to_json(&result->files[i], result->pairs));
     json_t *recipe = recipe_to_json(&result->plan.recipe);
     json_t *object =
         json_pack("{s:i, s:o, s:o, s:o, s:f}", "version", 1, "files", files, "total",
@@ -80,7 +77,7 @@ static enum status run(const struct options *options) {
                                 .loss_on_all = strcmp(options_text(options, OPT_loss_on_all), "all") == 0};
     eval.chat_time_s = options_int(options, OPT_chat_time_s);
     eval.columns = options_text(options, OPT_columns);
-    struct eval_result result;
+    AUTO(eval_result_free) struct eval_result result = {0};
     TRY(evaluate_files(options->arguments.items[0], &plan, &eval, &result));
     option_effects_warn_data(options, &(struct train_info){.examples = result.examples});
     enum status status = STATUS_OK;
@@ -88,7 +85,6 @@ static enum status run(const struct options *options) {
         status = print_json(&result);
     else
         print_table(&result);
-    eval_result_free(&result);
     return status;
 }
 

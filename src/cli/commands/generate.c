@@ -47,26 +47,19 @@ static enum status put_line(struct file_writer *file, const char *line) {
 
 /* Returns an object with the prompt's fields, the text, token counts and the reason why it ended. */
 static json_t *text_to_json(const struct batch_text *text) {
-    json_t *line = json_pack("{s:s%, s:I, s:I, s:s}", "text", text->text, text->bytes, "prompt_tokens",
-                             (json_int_t)text->result->prompt_tokens, "tokens", (json_int_t)text->result->tokens,
-                             "finish", generate_finish_name(text->result->finish));
+    json_auto_t *line = json_pack("{s:s%, s:I, s:I, s:s}", "text", text->text, text->bytes, "prompt_tokens",
+                                  (json_int_t)text->result->prompt_tokens, "tokens", (json_int_t)text->result->tokens,
+                                  "finish", generate_finish_name(text->result->finish));
     json_t *whole = line ? json_copy(text->prompt->source) : NULL;
-    int failed = !whole || json_object_update(whole, line) != 0;
-    json_decref(line);
-    if (!failed) return whole;
-    json_decref(whole);
-    return NULL;
+    return json_unless(!line || json_object_update(whole, line) != 0, whole);
 }
 
 /* Returns the list of new tokens. */
 static json_t *ids_to_json(const struct batch_text *text) {
     json_t *list = json_array();
-    int failed = !list;
     for (size_t i = (size_t)text->result->prompt_tokens; i < text->prompt->ids.count; i++)
-        failed |= json_array_append_new(list, json_integer(text->prompt->ids.items[i]));
-    if (!failed) return list;
-    json_decref(list);
-    return NULL;
+        json_push(&list, json_integer(text->prompt->ids.items[i]));
+    return list;
 }
 
 /* Destination of texts: lines of a file or of stdout, and with --json the document. */
@@ -77,7 +70,7 @@ struct text_output {
 
 static enum status put_text(void *payload, const struct batch_text *text) {
     const struct text_output *output = payload;
-    json_t *object = text_to_json(text);
+    json_auto_t *object = text_to_json(text);
     if (!object) return status_no_memory(text->bytes, "a text");
     enum status status = STATUS_OK;
     if (output->file || !output->document) {
@@ -89,7 +82,6 @@ static enum status put_text(void *payload, const struct batch_text *text) {
         (json_object_set_new(object, "ids", ids_to_json(text)) != 0 ||
          json_array_append(output->document, object) != 0))
         status = status_no_memory(text->bytes, "a text");
-    json_decref(object);
     return status;
 }
 
@@ -111,17 +103,14 @@ static enum status write_texts(struct request *request, struct text_output *outp
 static enum status write_many(struct request *request) {
     const char *path = options_text(request->options, OPT_output);
     struct file_writer file;
-    struct text_output output = {.file = path ? &file : NULL};
-    if (options_flag(request->options, OPT_json) && !(output.document = json_array()))
-        return status_no_memory(0, "the texts' JSON");
-    enum status status;
-    TRY_GOTO(status, path ? file_writer_open_named(path, &file) : STATUS_OK, done);
-    status = write_texts(request, &output);
+    bool json = options_flag(request->options, OPT_json);
+    json_auto_t *document = json ? json_array() : NULL;
+    struct text_output output = {.file = path ? &file : NULL, .document = document};
+    if (json && !document) return status_no_memory(0, "the texts' JSON");
+    TRY(path ? file_writer_open_named(path, &file) : STATUS_OK);
+    enum status status = write_texts(request, &output);
     enum status closed = path ? file_writer_close(&file) : STATUS_OK; /* keeps the texts written before a failure */
-    if (status == STATUS_OK) status = closed;
-done:
-    json_decref(output.document);
-    return status;
+    return status == STATUS_OK ? closed : status;
 }
 
 /* Returns OK if the first line of the file is one that `generate` writes. */

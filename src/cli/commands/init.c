@@ -68,29 +68,22 @@ static enum status write_weights(const struct new_model *wanted, const struct mo
 
 /* Without this file, transformers uses the family's own tokenizer class, which splits text differently. */
 static enum status write_tokenizer_config(const char *folder, int64_t context) {
-    json_t *object =
+    json_auto_t *object =
         json_pack("{s:s, s:s, s:s, s:I, s:b}", "tokenizer_class", "PreTrainedTokenizerFast", "bos_token", end_of_text,
                   "eos_token", end_of_text, "model_max_length", (json_int_t)context, "clean_up_tokenization_spaces", 0);
-    char *path = path_join(folder, "tokenizer_config.json");
-    enum status status = object && path ? json_write(path, object) : status_no_memory(0, "a tokenizer's settings");
-    json_decref(object);
-    mem_free(path);
-    return status;
+    AUTO_FREE char *path = path_join(folder, "tokenizer_config.json");
+    return object && path ? json_write(path, object) : status_no_memory(0, "a tokenizer's settings");
 }
 
 static enum status write_tokenizer(const char *text_path, const struct model_config *config, const char *folder) {
-    struct file_input text;
+    AUTO(file_input_close) struct file_input text = {0};
     const char *specials[] = {end_of_text};
     TRY(file_input_open(text_path, &text));
-    char *path = path_join(folder, "tokenizer.json");
-    enum status status = path ? STATUS_OK : STATUS_FAILED;
-    if (path && text.bytes == 0) status = status_set(STATUS_BAD_INPUT, "%s: is empty", text_path);
-    if (status == STATUS_OK) {
-        status = tokenizer_train_file(&text, config->vocab_size, specials, 1, path);
-        if (status == STATUS_BAD_INPUT) status_prefix(status, "%s", text_path);
-    }
-    mem_free(path);
-    file_input_close(&text);
+    AUTO_FREE char *path = path_join(folder, "tokenizer.json");
+    if (!path) return STATUS_FAILED;
+    if (text.bytes == 0) return status_set(STATUS_BAD_INPUT, "%s: is empty", text_path);
+    enum status status = tokenizer_train_file(&text, config->vocab_size, specials, 1, path);
+    if (status == STATUS_BAD_INPUT) status_prefix(status, "%s", text_path);
     TRY(status);
     return write_tokenizer_config(folder, config->context);
 }
@@ -143,24 +136,19 @@ static enum status check_like(const struct new_model *wanted, const struct model
     if (model->config.adapter.rank > 0)
         return status_set(STATUS_BAD_INPUT, "%s: holds an adapter; name the model that it belongs to", wanted->like);
     if (!wanted->tokenizer_text || !model->folder) return STATUS_OK;
-    char *path = path_join(model->folder, "tokenizer.json");
+    AUTO_FREE char *path = path_join(model->folder, "tokenizer.json");
     if (!path) return STATUS_FAILED;
-    enum status status = STATUS_OK;
     if (file_exists(path))
-        status = status_set(STATUS_BAD_INPUT, "%s: the new model gets this tokenizer, and cannot have another", path);
-    mem_free(path);
-    return status;
+        TRY(status_set(STATUS_BAD_INPUT, "%s: the new model gets this tokenizer, and cannot have another", path));
+    return STATUS_OK;
 }
 
 static enum status open_like(const struct new_model *wanted, struct model **out) {
-    struct model *model;
+    AUTO(model_release) struct model *model = NULL;
     TRY(model_open_outline(wanted->like, &model));
-    enum status status = check_like(wanted, model);
-    if (status == STATUS_OK)
-        *out = model;
-    else
-        model_free(model);
-    return status;
+    TRY(check_like(wanted, model));
+    *out = TAKE(model);
+    return STATUS_OK;
 }
 
 enum status new_model_write(const struct new_model *wanted, const char *folder, int64_t *parameters) {

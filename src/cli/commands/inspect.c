@@ -110,10 +110,7 @@ static const size_t JSON_LIMIT_BYTES = (size_t)256 << 20;
 static json_t *tensor_to_json(const struct safetensors_tensor *tensor) {
     json_t *dims = json_array();
     for (int i = 0; i < tensor->rank; i++)
-        if (json_array_append_new(dims, json_integer((json_int_t)tensor->dims[i])) != 0) {
-            json_decref(dims);
-            return NULL;
-        }
+        json_push(&dims, json_integer((json_int_t)tensor->dims[i]));
     return json_pack("{s:s, s:s, s:o, s:I}", "name", tensor->name, "dtype", tensor->dtype_name, "shape", dims, "bytes",
                      (json_int_t)tensor->bytes);
 }
@@ -123,16 +120,11 @@ static enum status inspect_weights(const char *path, json_t **out) {
     TRY(safetensors_open(path, &set));
     json_t *tensors = json_array();
     size_t bytes = 0;
-    bool good = tensors != NULL;
-    for (size_t i = 0; good && i < set->tensors.count; i++) {
-        good = json_array_append_new(tensors, tensor_to_json(&set->tensors.items[i])) == 0;
+    for (size_t i = 0; i < set->tensors.count; i++) {
+        json_push(&tensors, tensor_to_json(&set->tensors.items[i]));
         bytes += set->tensors.items[i].bytes;
     }
     safetensors_close(set);
-    if (!good) {
-        json_decref(tensors);
-        return status_no_memory(0, "a list of tensors");
-    }
     *out = json_pack("{s:s, s:s, s:I, s:o}", "kind", "safetensors", "file", path, "bytes", (json_int_t)bytes, "tensors",
                      tensors);
     return *out ? STATUS_OK : status_no_memory(0, "a list of tensors");
@@ -152,19 +144,15 @@ static enum status find_largest_id(const struct token_view *view, int64_t *out) 
 }
 
 static enum status inspect_tokens(const char *path, json_t **out) {
-    struct file_input file;
+    AUTO(file_input_close) struct file_input file = {0};
     struct token_view view;
     int64_t largest = -1;
     TRY(file_input_open(path, &file));
-    enum status status;
-    TRY_GOTO(status, token_file_parse(path, &file, &view), done);
-    TRY_GOTO(status, find_largest_id(&view, &largest), done);
+    TRY(token_file_parse(path, &file, &view));
+    TRY(find_largest_id(&view, &largest));
     *out = json_pack("{s:s, s:s, s:I, s:i, s:I}", "kind", "tokens", "file", path, "tokens", (json_int_t)view.count,
                      "token_bytes", view.token_bytes, "largest_id", (json_int_t)largest);
-    if (!*out) status = status_no_memory(0, "a summary");
-done:
-    file_input_close(&file);
-    return status;
+    return *out ? STATUS_OK : status_no_memory(0, "a summary");
 }
 
 static enum status inspect_tokenizer(const char *path, json_t **out) {
@@ -185,54 +173,39 @@ static enum status inspect_plan(const char *path, json_t *object, json_t **out) 
     struct plan plan;
     TRY(plan_from_json(path, object, &plan));
     json_t *summary = json_pack("{s:s, s:s}", "kind", "plan", "file", path);
-    if (!summary || json_object_update(summary, object) != 0) {
-        json_decref(summary);
-        return status_no_memory(0, "a summary");
-    }
-    *out = summary;
-    return STATUS_OK;
+    *out = json_made(json_object_update(summary, object), summary, "a summary");
+    return *out ? STATUS_OK : STATUS_FAILED;
 }
 
 /* Includes the sources of the figures, if the file gives them. */
 static enum status inspect_cluster(const char *path, const json_t *object, json_t **out) {
     struct cluster cluster;
     TRY(cluster_from_json(path, object, &cluster));
-    json_t *whole = cluster_to_json(&cluster), *sources = json_object_get(object, "sources");
+    json_auto_t *whole = cluster_to_json(&cluster);
+    json_t *sources = json_object_get(object, "sources");
     if (!whole) return STATUS_FAILED;
     json_t *summary =
         json_pack("{s:s, s:s, s:O, s:O}", "kind", "cluster", "file", path, "device",
                   json_array_get(json_object_get(whole, "devices"), 0), "network", json_object_get(whole, "network"));
-    json_decref(whole);
-    if (summary && json_is_object(sources) && json_object_set(summary, "sources", sources) != 0) {
-        json_decref(summary);
-        summary = NULL;
-    }
-    *out = summary;
-    return summary ? STATUS_OK : status_no_memory(0, "a summary");
+    *out =
+        json_made(json_is_object(sources) && json_object_set(summary, "sources", sources) != 0, summary, "a summary");
+    return *out ? STATUS_OK : STATUS_FAILED;
 }
 
 static enum status inspect_cluster_preset(const char *name, json_t **out) {
-    json_t *object;
+    json_auto_t *object = NULL;
     TRY(cluster_preset_document(cluster_preset_find(name), &object));
-    enum status status = inspect_cluster(name, object, out);
-    json_decref(object);
-    return status;
+    return inspect_cluster(name, object, out);
 }
 
 static enum status inspect_json_file(const char *path, json_t **out) {
-    json_t *object;
+    json_auto_t *object = NULL;
     TRY(json_read_object(path, JSON_LIMIT_BYTES, &object));
-    enum status status;
-    if (json_object_get(object, "recipe") && json_object_get(object, "policy"))
-        status = inspect_plan(path, object, out);
-    else if (json_object_get(object, "devices"))
-        status = inspect_cluster(path, object, out);
-    else if (json_object_get(object, "model") || json_object_get(object, "added_tokens"))
-        status = inspect_tokenizer(path, out);
-    else
-        status = status_set(STATUS_BAD_INPUT, "%s: is no tokenizer, plan or cluster file", path);
-    json_decref(object);
-    return status;
+    if (json_object_get(object, "recipe") && json_object_get(object, "policy")) return inspect_plan(path, object, out);
+    if (json_object_get(object, "devices")) return inspect_cluster(path, object, out);
+    if (json_object_get(object, "model") || json_object_get(object, "added_tokens"))
+        return inspect_tokenizer(path, out);
+    return status_set(STATUS_BAD_INPUT, "%s: is no tokenizer, plan or cluster file", path);
 }
 
 /* Documents for directories: models, checkpoints, runs. */
@@ -241,30 +214,23 @@ enum { RUN_FILE_LIMIT_BYTES = 1 << 24 };
 
 /* Adds the position and the plan, which a checkpoint has next to the weights. */
 static enum status add_state(const char *folder, json_t *summary) {
-    char *path = path_join(folder, "state.json");
+    AUTO_FREE char *path = path_join(folder, "state.json");
     json_t *state = NULL;
     enum status status = path ? STATUS_OK : STATUS_FAILED;
     if (path && file_exists(path)) status = json_read_object(path, RUN_FILE_LIMIT_BYTES, &state);
     if (state && (json_object_set_new(summary, "state", state) != 0 ||
                   json_object_set_new(summary, "kind", json_string("checkpoint")) != 0))
         status = status_no_memory(0, "a summary");
-    mem_free(path);
     return status;
 }
 
 static enum status inspect_model(const char *folder, json_t **out) {
-    struct model *model;
-    json_t *summary;
+    AUTO(model_release) struct model *model = NULL;
+    json_auto_t *summary = NULL;
     TRY(model_open(folder, &model));
-    enum status status = model_summarise(model, &summary);
-    model_free(model);
-    TRY(status);
-    status = add_state(folder, summary);
-    if (status != STATUS_OK) {
-        json_decref(summary);
-        return status;
-    }
-    *out = summary;
+    TRY(model_summarise(model, &summary));
+    TRY(add_state(folder, summary));
+    *out = TAKE(summary);
     return STATUS_OK;
 }
 
@@ -290,29 +256,23 @@ static json_t *last_step(const char *folder) {
 }
 
 static json_t *checkpoint_names(const char *folder) {
-    struct names names = {0};
+    AUTO(names_free) struct names names = {0};
     json_t *list = json_array();
     if (checkpoint_list(folder, &names) == STATUS_OK)
         for (size_t i = 0; i < names.count; i++)
             json_array_append_new(list, json_pack("{s:s}", "name", names.items[i]));
-    names_free(&names);
     return list;
 }
 
 static enum status inspect_run(const char *folder, json_t **out) {
     json_t *settings;
-    char *path = path_join(folder, "run.json"), *model = path_join(folder, "model");
-    enum status status = path && model ? json_read_object(path, RUN_FILE_LIMIT_BYTES, &settings) : STATUS_FAILED;
-    if (status == STATUS_OK) {
-        json_t *last = last_step(folder);
-        *out = json_pack("{s:s, s:s, s:o, s:o, s:b, s:o}", "kind", "run", "folder", folder, "last_step",
-                         last ? last : json_null(), "checkpoints", checkpoint_names(folder), "has_model",
-                         file_is_folder(model), "settings", settings);
-        if (!*out) status = status_no_memory(0, "a summary");
-    }
-    mem_free(path);
-    mem_free(model);
-    return status;
+    AUTO_FREE char *path = path_join(folder, "run.json"), *model = path_join(folder, "model");
+    TRY(path && model ? json_read_object(path, RUN_FILE_LIMIT_BYTES, &settings) : STATUS_FAILED);
+    json_t *last = last_step(folder);
+    *out = json_pack("{s:s, s:s, s:o, s:o, s:b, s:o}", "kind", "run", "folder", folder, "last_step",
+                     last ? last : json_null(), "checkpoints", checkpoint_names(folder), "has_model",
+                     file_is_folder(model), "settings", settings);
+    return *out ? STATUS_OK : status_no_memory(0, "a summary");
 }
 
 /* `ballast inspect --verify`. */
@@ -334,7 +294,7 @@ static enum status list_problems(struct checkpoint_examination *found, json_t *p
 /* Adds the result for a directory: {"name", "checksums", "files", "bytes", "problems": [text]}. */
 static enum status verify_folder(const char *folder, const char *name, json_t *folders) {
     struct checkpoint_examination found;
-    json_t *problems = json_array();
+    json_auto_t *problems = json_array();
     enum status status = problems ? checkpoint_examine(folder, &found) : status_no_memory(0, "a summary");
     if (status == STATUS_BAD_INPUT) {
         found = (struct checkpoint_examination){.listed = true};
@@ -342,35 +302,27 @@ static enum status verify_folder(const char *folder, const char *name, json_t *f
     } else if (status == STATUS_OK) {
         status = list_problems(&found, problems);
     }
-    json_t *row = NULL;
-    if (status == STATUS_OK) {
-        row = json_pack("{s:s, s:b, s:I, s:I, s:O}", "name", name, "checksums", found.listed, "files",
-                        (json_int_t)found.files, "bytes", (json_int_t)found.bytes, "problems", problems);
-        status = json_array_append_new(folders, row) == 0 ? STATUS_OK : status_no_memory(0, "a summary");
-    }
-    json_decref(problems);
-    return status;
+    TRY(status);
+    json_t *row = json_pack("{s:s, s:b, s:I, s:I, s:O}", "name", name, "checksums", found.listed, "files",
+                            (json_int_t)found.files, "bytes", (json_int_t)found.bytes, "problems", problems);
+    return json_array_append_new(folders, row) == 0 ? STATUS_OK : status_no_memory(0, "a summary");
 }
 
 static enum status verify_below(const char *run_folder, const char *name, json_t *folders) {
-    char *path = path_join(run_folder, name);
+    AUTO_FREE char *path = path_join(run_folder, name);
     enum status status = path ? STATUS_OK : STATUS_FAILED;
     if (path && file_is_folder(path)) status = verify_folder(path, name, folders);
-    mem_free(path);
     return status;
 }
 
 static enum status verify_run(const char *folder, json_t *folders) {
-    struct names names;
+    AUTO(names_free) struct names names = {0};
     TRY(checkpoint_list(folder, &names));
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < names.count && status == STATUS_OK; i++) {
-        char *name = path_join("checkpoints", names.items[i]);
-        status = name ? verify_below(folder, name, folders) : STATUS_FAILED;
-        mem_free(name);
+    for (size_t i = 0; i < names.count; i++) {
+        AUTO_FREE char *name = path_join("checkpoints", names.items[i]);
+        TRY(name ? verify_below(folder, name, folders) : STATUS_FAILED);
     }
-    names_free(&names);
-    return status == STATUS_OK ? verify_below(folder, "model", folders) : status;
+    return verify_below(folder, "model", folders);
 }
 
 static void print_row(const json_t *row) {
@@ -410,25 +362,16 @@ static enum status inspect_verify(const char *folder, bool json) {
         return status_set(STATUS_BAD_INPUT,
                           "%s: is not a directory" HINT "--verify takes the directory of a run or of a checkpoint",
                           folder);
-    json_t *folders = json_array();
+    json_auto_t *folders = json_array();
     if (!folders) return status_no_memory(0, "a summary");
-    enum status status;
     size_t i;
     const json_t *row;
-    TRY_GOTO(status,
-             folder_holds(folder, "run.json") ? verify_run(folder, folders) : verify_folder(folder, folder, folders),
-             done);
+    TRY(folder_holds(folder, "run.json") ? verify_run(folder, folders) : verify_folder(folder, folder, folders));
     if (json)
-        TRY_GOTO(
-            status,
-            cli_print_json(json_pack("{s:s, s:s, s:O}", "kind", "verification", "path", folder, "folders", folders)),
-            done);
+        TRY(cli_print_json(json_pack("{s:s, s:s, s:O}", "kind", "verification", "path", folder, "folders", folders)));
     else
         json_array_foreach(folders, i, row) print_row(row);
-    status = judge(folder, folders);
-done:
-    json_decref(folders);
-    return status;
+    return judge(folder, folders);
 }
 
 static enum status look_at(const char *path, json_t **out) {

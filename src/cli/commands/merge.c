@@ -22,12 +22,10 @@ static enum status merge(const struct options *options, struct model *model) {
 static enum status run(const struct options *options) {
     const char *adapter = options->arguments.items[0], *folder = options_text(options, OPT_output);
     const char *base = options_text(options, OPT_base);
-    struct model *model;
+    AUTO(model_release) struct model *model = NULL;
     TRY(new_folder_check(folder));
     TRY(base ? model_open_adapter(adapter, base, &model) : model_open(adapter, &model));
-    enum status status = merge(options, model);
-    model_free(model);
-    return status;
+    return merge(options, model);
 }
 
 const struct command command_merge = {

@@ -21,57 +21,47 @@ static void print_reserve(void) {
            size_print(CLUSTER_PROCESS_BYTES, process), 100 * CLUSTER_RESERVE_FRACTION);
 }
 
+static enum status add(json_t *document, const char *key, json_t *value, const char *what) {
+    return value && json_object_set_new(document, key, value) == 0 ? STATUS_OK : status_no_memory(0, what);
+}
+
 /* Prints the sharding strategies, or adds them to the document. */
 static enum status explain_strategies(const struct session_plan *plan, json_t *document) {
-    struct plan_strategies strategies;
+    AUTO(plan_strategies_free) struct plan_strategies strategies = {0};
     if (!plan_strategies_are_known(plan)) return STATUS_OK;
-    enum status status = plan_strategies_find(plan, &strategies);
-    if (status == STATUS_OK && strategies.too_large) {
+    TRY(plan_strategies_find(plan, &strategies));
+    if (strategies.too_large) {
         log_note("--explain leaves out the sharding strategies: the model's graph has %zu nodes, and the integer "
                  "program takes at most %d",
                  strategies.graph->nodes.count, SHARD_PROGRAM_NODES_MAX);
-        plan_strategies_free(&strategies);
         return STATUS_OK;
     }
-    if (status == STATUS_OK && !document) strategies_table_print(stdout, &strategies);
-    if (status == STATUS_OK && document) {
-        json_t *object = plan_strategies_to_json(&strategies);
-        if (!object || json_object_set_new(document, "strategies", object) != 0)
-            status = status_no_memory(0, "the strategies' JSON");
-    }
-    plan_strategies_free(&strategies);
-    return status;
+    if (document) return add(document, "strategies", plan_strategies_to_json(&strategies), "the strategies' JSON");
+    strategies_table_print(stdout, &strategies);
+    return STATUS_OK;
 }
 
 /* Prints the layout that the solver chose, or adds it to the document. */
 static enum status explain_layout(const struct session_plan *plan, json_t *document) {
-    struct layout_report report;
+    AUTO(layout_report_free) struct layout_report report = {0};
     if (!layout_report_applies(plan)) return STATUS_OK;
-    enum status status = layout_report_make(plan, &report);
-    if (status == STATUS_OK && !document) layout_table_print(stdout, &report);
-    if (status == STATUS_OK && document) {
-        json_t *object = layout_report_to_json(&report);
-        if (!object || json_object_set_new(document, "layout", object) != 0)
-            status = status_no_memory(0, "the layout's JSON");
-    }
-    layout_report_free(&report);
-    return status;
+    TRY(layout_report_make(plan, &report));
+    if (document) return add(document, "layout", layout_report_to_json(&report), "the layout's JSON");
+    layout_table_print(stdout, &report);
+    return STATUS_OK;
 }
 
 static enum status put_out(const struct options *options, const struct session_plan *plan,
                            const struct step_summary *prediction) {
     const char *path = options_text(options, OPT_output);
-    json_t *object;
+    json_auto_t *object = NULL;
     TRY(library_plan_document(options->arguments.items[0], plan, prediction, &object));
-    enum status status = path ? new_file_write_json(path, object, JSON_FILE_FLAGS) : STATUS_OK;
+    if (path) TRY(new_file_write_json(path, object, JSON_FILE_FLAGS));
     bool requested = options_flag(options, OPT_explain), as_json = options_flag(options, OPT_json);
     bool explain = requested && prediction;
-    if (status == STATUS_OK && requested && as_json) status = explain_layout(plan, object);
-    if (status == STATUS_OK && explain && as_json) status = explain_strategies(plan, object);
-    if (status == STATUS_OK && as_json) return cli_print_json(object);
-    json_decref(object);
-    TRY(status);
-    if (as_json) return STATUS_OK;
+    if (requested && as_json) TRY(explain_layout(plan, object));
+    if (explain && as_json) TRY(explain_strategies(plan, object));
+    if (as_json) return cli_print_json(TAKE(object));
     plan_table_print(stdout, plan, prediction);
     shapes_table_print(stdout, plan, options_flag(options, OPT_explain));
     partition_table_print(stdout, plan, options_flag(options, OPT_explain));
@@ -155,8 +145,8 @@ static enum status run(const struct options *options) {
     if (output) TRY(new_file_check(output, "a plan file", read_plan));
     struct plan_options requested;
     struct train_options training;
-    struct session session;
-    struct session_plan plan;
+    AUTO(session_close) struct session session = {0};
+    AUTO(session_plan_free) struct session_plan plan = {0};
     bool generate = strcmp(options_text(options, OPT_purpose), "generate") == 0;
     TRY(step_options_read(options, false, &requested));
     TRY(find_described(options, &requested));
@@ -168,15 +158,10 @@ static enum status run(const struct options *options) {
     TRY(session_begin(options->arguments.items[0], generate ? PROGRAMS_TO_WRITE : PROGRAMS_TO_TRAIN, &requested,
                       &training, &session, &plan));
     struct step_summary prediction;
-    enum status status;
-    TRY_GOTO(status, session_plan_check_memory(&plan), done);
-    if (!generate) TRY_GOTO(status, session_plan_measure(&plan), done);
-    if (!generate) TRY_GOTO(status, session_plan_predict(&plan, &prediction), done);
-    status = put_out(options, &plan, generate ? NULL : &prediction);
-done:
-    session_plan_free(&plan);
-    session_close(&session);
-    return status;
+    TRY(session_plan_check_memory(&plan));
+    if (!generate) TRY(session_plan_measure(&plan));
+    if (!generate) TRY(session_plan_predict(&plan, &prediction));
+    return put_out(options, &plan, generate ? NULL : &prediction);
 }
 
 const struct command command_plan = {

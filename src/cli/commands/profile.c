@@ -103,24 +103,17 @@ static json_t *document(const struct profiling *profiling) {
     json_t *object = cluster_to_json(&profiling->found.cluster);
     if (!object || !profiling->rows) return object;
     json_t *rows = json_array();
-    int failed = !rows;
     for (int32_t i = 0; i < profiling->found.report.operators; i++)
-        failed |= json_array_append_new(rows, row_to_json(&profiling->rows[i]));
-    failed |= json_object_set_new(object, "operators", rows);
-    failed |= json_object_set_new(object, "kernels_s",
-                                  json_real(profile_table_sum(profiling->rows, profiling->found.report.operators)));
-    if (!failed) return object;
-    json_decref(object);
-    (void)status_no_memory(0, "the profile's JSON");
-    return NULL;
+        json_push(&rows, row_to_json(&profiling->rows[i]));
+    json_put(&object, "operators", rows);
+    json_put(&object, "kernels_s", json_real(profile_table_sum(profiling->rows, profiling->found.report.operators)));
+    return json_made(0, object, "the profile's JSON");
 }
 
 static enum status write_cluster(const char *path, const struct cluster *cluster) {
-    json_t *object = cluster_to_json(cluster);
+    json_auto_t *object = cluster_to_json(cluster);
     if (!object) return STATUS_FAILED;
-    enum status status = new_file_write_json(path, object, JSON_FILE_FLAGS);
-    json_decref(object);
-    return status;
+    return new_file_write_json(path, object, JSON_FILE_FLAGS);
 }
 
 static enum status put_out(const struct options *options, struct profiling *profiling) {

@@ -54,15 +54,7 @@ static char *default_output(const char *source, bool folder) {
 }
 
 /* Returns OK if an existing file is a page, which may be replaced. */
-static enum status read_page(const char *path) {
-    static const char start[] = "<!doctype html>";
-    char *text;
-    size_t bytes;
-    TRY(file_read(path, (size_t)1 << 26, &text, &bytes));
-    bool page = strncmp(text, start, sizeof start - 1) == 0;
-    mem_free(text);
-    return page ? STATUS_OK : status_set(STATUS_BAD_INPUT, "%s: is no page", path);
-}
+static enum status read_page(const char *path) { return file_check_start(path, "<!doctype html>", "page"); }
 
 /* Serves the page until SIGINT, SIGTERM or SIGHUP. */
 static enum status serve_run(const char *address, const char *run_folder, const char *beside) {
@@ -86,9 +78,8 @@ static enum status serve_run(const char *address, const char *run_folder, const 
 
 /* Refuses a directory without a run, for which the server would only ever answer 503. */
 static enum status serve_existing(const char *address, const char *run_folder, const char *beside) {
-    json_t *document;
+    json_auto_t *document = NULL;
     TRY(read_run(run_folder, beside, &document));
-    json_decref(document);
     return serve_run(address, run_folder, beside);
 }
 
@@ -108,18 +99,13 @@ static enum status run(const struct options *options) {
             "--serve: %s is a plan; only a run is served" HINT "leave out --serve: the page becomes a file", source);
     if (address && output) return status_set(STATUS_BAD_INPUT, "--serve writes no file" HINT "leave out -o %s", output);
     if (address) return serve_existing(address, source, beside);
-    char *path = output ? mem_string(output) : default_output(source, folder);
-    json_t *document = NULL;
-    enum status status;
-    TRY_GOTO(status, path ? new_file_check(path, "a page", read_page) : STATUS_FAILED, done);
-    status = folder ? read_run(source, beside, &document) : page_data_of_plan(source, &document);
-    TRY_GOTO(status, status_hint_else(status, "name a run's directory or a plan file"), done);
-    if (!folder) TRY_GOTO(status, predict(options, document), done);
-    status = write_page(path, document);
-done:
-    json_decref(document);
-    mem_free(path);
-    return status;
+    AUTO_FREE char *path = output ? mem_string(output) : default_output(source, folder);
+    json_auto_t *document = NULL;
+    TRY(path ? new_file_check(path, "a page", read_page) : STATUS_FAILED);
+    enum status status = folder ? read_run(source, beside, &document) : page_data_of_plan(source, &document);
+    TRY(status_hint_else(status, "name a run's directory or a plan file"));
+    if (!folder) TRY(predict(options, document));
+    return write_page(path, document);
 }
 
 const struct command command_report = {

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/folder.h"
+#include "base/json.h"
 #include "base/terminal.h"
 #include "base/text.h"
 #include "cli/new_output.h"
@@ -75,16 +76,14 @@ static double scale_plan_price(const struct scale_plan *plan, const struct choic
 
 /* --- table columns --- */
 
-#define CELL(name) static enum status name(const void *context, const struct choice *choice, struct text_buffer *out)
+#define CELL(name)                                                                                                     \
+    static enum status name(__attribute__((unused)) const void *context, const struct choice *choice,                  \
+                            struct text_buffer *out)
 
-CELL(devices_cell) {
-    (void)context;
-    return text_print(out, "%lld", (long long)choice->devices);
-}
+CELL(devices_cell) { return text_print(out, "%lld", (long long)choice->devices); }
 
 CELL(layout_cell) {
     const struct layout *layout = &choice->layout;
-    (void)context;
     TRY(text_print(out, "%lld x %lld", (long long)layout->tensor, (long long)layout->pipeline));
     if (layout->virtual_stages > 1) TRY(text_print(out, "x%lld", (long long)layout->virtual_stages));
     return text_print(out, " x %lld", (long long)layout->data);
@@ -92,30 +91,17 @@ CELL(layout_cell) {
 
 CELL(partition_cell) {
     const struct partition_triple *cut = &choice->layout.partition;
-    (void)context;
     return text_print(out, "%lld|%lld|%lld", (long long)cut->parameters, (long long)cut->gradients,
                       (long long)cut->optimizer);
 }
 
-CELL(recompute_cell) {
-    (void)context;
-    return text_print(out, "%s", scale_plan_recompute_names[choice->layout.recomputation]);
-}
+CELL(recompute_cell) { return text_print(out, "%s", scale_plan_recompute_names[choice->layout.recomputation]); }
 
-CELL(micro_cell) {
-    (void)context;
-    return text_print(out, "%lld", (long long)choice->layout.micro_batch);
-}
+CELL(micro_cell) { return text_print(out, "%lld", (long long)choice->layout.micro_batch); }
 
-CELL(memory_cell) {
-    (void)context;
-    return text_print(out, "%.1f", (double)choice->forecast.peak_bytes / 1e9);
-}
+CELL(memory_cell) { return text_print(out, "%.1f", (double)choice->forecast.peak_bytes / 1e9); }
 
-CELL(step_cell) {
-    (void)context;
-    return text_print(out, "%.2f s", choice->forecast.step_s);
-}
+CELL(step_cell) { return text_print(out, "%.2f s", choice->forecast.step_s); }
 
 CELL(mfu_cell) { return text_print(out, "%.1f%%", 100 * scale_plan_mfu(context, choice)); }
 CELL(tokens_cell) { return svg_amount(out, scale_plan_step_tokens(context) / choice->forecast.step_s); }
@@ -167,17 +153,8 @@ static struct scale_picture picture_of(const struct scale_plan *plan, const char
 
 /* --- files --- */
 
-static enum status read_start(const char *path, const char *start, const char *kind) {
-    char *text;
-    size_t bytes;
-    TRY(file_read(path, (size_t)1 << 26, &text, &bytes));
-    bool same = strncmp(text, start, strlen(start)) == 0;
-    mem_free(text);
-    return same ? STATUS_OK : status_set(STATUS_BAD_INPUT, "%s: is no %s", path, kind);
-}
-
-static enum status read_page(const char *path) { return read_start(path, "<!doctype html>", "page"); }
-static enum status read_drawing(const char *path) { return read_start(path, "<svg", "drawing"); }
+static enum status read_page(const char *path) { return file_check_start(path, "<!doctype html>", "page"); }
+static enum status read_drawing(const char *path) { return file_check_start(path, "<svg", "drawing"); }
 
 /* Before any computation, returns BAD_INPUT if --page or --svg would overwrite a file of another kind. */
 static enum status scale_plan_check_outputs(const struct options *options) {
@@ -197,27 +174,23 @@ static enum status scale_plan_check_outputs(const struct options *options) {
 
 static enum status write_page(const char *path, const struct scale_plan *plan, const struct scale_picture *picture) {
     struct scale_column columns[COLUMNS_MAX];
-    struct text_buffer text = {0};
+    AUTO_VEC struct text_buffer text = {0};
     size_t count = find_columns(plan, columns);
-    enum status status = scale_page_make(picture, columns, count, plan, &text);
-    if (status == STATUS_OK) status = new_file_write(path, text.items, text.count);
-    if (status == STATUS_OK) log_note("wrote %s: open it in any browser", path);
-    vec_free(&text);
-    return status;
+    TRY(scale_page_make(picture, columns, count, plan, &text));
+    TRY(new_file_write(path, text.items, text.count));
+    log_note("wrote %s: open it in any browser", path);
+    return STATUS_OK;
 }
 
 /* Writes the page of --page and the drawings of --svg. */
 static enum status scale_plan_show(const struct options *options, const struct scale_plan *plan) {
     if (!options_given(options, OPT_page) && !options_given(options, OPT_svg)) return STATUS_OK;
-    char *name = mem_format("%s on %s", options->arguments.items[0], options_text(options, OPT_cluster_path));
+    AUTO_FREE char *name = mem_format("%s on %s", options->arguments.items[0], options_text(options, OPT_cluster_path));
     struct scale_picture picture = picture_of(plan, name);
-    enum status status = name ? STATUS_OK : STATUS_FAILED;
-    if (status == STATUS_OK && options_given(options, OPT_page))
-        status = write_page(options_text(options, OPT_page), plan, &picture);
-    if (status == STATUS_OK && options_given(options, OPT_svg))
-        status = scale_plots_write(&picture, options_text(options, OPT_svg));
-    mem_free(name);
-    return status;
+    TRY(name ? STATUS_OK : STATUS_FAILED);
+    if (options_given(options, OPT_page)) TRY(write_page(options_text(options, OPT_page), plan, &picture));
+    if (options_given(options, OPT_svg)) TRY(scale_plots_write(&picture, options_text(options, OPT_svg)));
+    return STATUS_OK;
 }
 
 static const int64_t STEP_TOKENS = 4 << 20, SEQUENCE_MAX = 4096, CURVE_MIN = 8;
@@ -466,10 +439,7 @@ static json_t *choice_to_json(const struct scale_plan *plan, const struct choice
 static json_t *list_to_json(const struct scale_plan *plan, const struct choice *choices, size_t count) {
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++)
-        if (json_array_append_new(list, choice_to_json(plan, &choices[i])) != 0) {
-            json_decref(list);
-            return NULL;
-        }
+        json_push(&list, choice_to_json(plan, &choices[i]));
     return list;
 }
 

@@ -96,16 +96,10 @@ enum status prediction_make(const struct options *options, struct prediction *ou
 enum { TRACE_DIGITS = 12 };
 
 static enum status write_trace(const struct prediction *prediction, const char *path) {
-    json_t *trace = trace_create(), *predicted = timeline_to_json(prediction->timeline);
-    enum status status;
-    TRY_GOTO(status, trace && predicted ? trace_add(trace, 1, prediction->path, predicted) : STATUS_FAILED, done);
-    if (prediction->measured)
-        TRY_GOTO(status, trace_add(trace, 2, prediction->measured_path, prediction->measured), done);
-    status = new_file_write_json(path, trace, JSON_COMPACT | JSON_REAL_PRECISION(TRACE_DIGITS));
-done:
-    json_decref(trace);
-    json_decref(predicted);
-    return status;
+    json_auto_t *trace = trace_create(), *predicted = timeline_to_json(prediction->timeline);
+    TRY(trace && predicted ? trace_add(trace, 1, prediction->path, predicted) : STATUS_FAILED);
+    if (prediction->measured) TRY(trace_add(trace, 2, prediction->measured_path, prediction->measured));
+    return new_file_write_json(path, trace, JSON_COMPACT | JSON_REAL_PRECISION(TRACE_DIGITS));
 }
 
 /* Measured seconds of the recorded step; negative if none was recorded. */
@@ -129,16 +123,12 @@ static double tokens_per_s(const struct prediction *prediction) {
 
 static json_t *tiers_to_json(const struct prediction *prediction) {
     json_t *list = json_array();
-    int failed = !list;
     for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
         int64_t bytes = prediction->plan.programs.tier_bytes[tier];
         if (bytes > 0)
-            failed |= json_array_append_new(
-                list, json_pack("{s:s, s:I}", "name", tier_name(tier), "program_bytes", (json_int_t)bytes));
+            json_push(&list, json_pack("{s:s, s:I}", "name", tier_name(tier), "program_bytes", (json_int_t)bytes));
     }
-    if (!failed) return list;
-    json_decref(list);
-    return NULL;
+    return list;
 }
 
 static json_t *document(const struct prediction *prediction) {
@@ -150,10 +140,8 @@ static json_t *document(const struct prediction *prediction) {
         tokens_per_s(prediction), "tiers", tiers_to_json(prediction), "profile", "operators",
         (int)prediction->costs.report.operators, "extrapolated", (int)prediction->costs.costs.extrapolated, "measured",
         (int)prediction->costs.report.measured, "noise", prediction->costs.report.noise);
-    if (object && step_summary_add_json(&prediction->step, object) == STATUS_OK) return object;
-    json_decref(object);
-    (void)status_no_memory(0, "the prediction's JSON");
-    return NULL;
+    bool made = object && step_summary_add_json(&prediction->step, object) == STATUS_OK;
+    return json_made(!made, object, "the prediction's JSON");
 }
 
 static void print_streams(const struct prediction *prediction) {
@@ -198,20 +186,17 @@ static void print_summary(const struct prediction *prediction) {
 }
 
 static enum status is_trace(const char *path) {
-    json_t *object;
+    json_auto_t *object = NULL;
     TRY(json_read_object(path, TIMELINE_FILE_LIMIT_BYTES, &object));
     bool trace = json_is_array(json_object_get(object, "traceEvents"));
-    json_decref(object);
     return trace ? STATUS_OK : STATUS_BAD_INPUT;
 }
 
 /* Writes predicted.json next to the run's timeline.json, for `ballast report` and `--serve`. */
 static enum status keep(const struct prediction *prediction) {
     if (!prediction->measured_path) return STATUS_OK;
-    char *path = path_join(prediction->path, "predicted.json");
-    enum status status = path ? timeline_write(prediction->timeline, path) : STATUS_FAILED;
-    mem_free(path);
-    return status;
+    AUTO_FREE char *path = path_join(prediction->path, "predicted.json");
+    return path ? timeline_write(prediction->timeline, path) : STATUS_FAILED;
 }
 
 static enum status put_out(const struct options *options, const struct prediction *prediction) {
@@ -225,14 +210,10 @@ static enum status put_out(const struct options *options, const struct predictio
 static enum status run(const struct options *options) {
     const char *trace = options_text(options, OPT_trace);
     if (trace) TRY(new_file_check(trace, "a trace", is_trace));
-    struct prediction prediction;
-    enum status status;
-    TRY_GOTO(status, prediction_make(options, &prediction), done);
-    TRY_GOTO(status, keep(&prediction), done);
-    status = put_out(options, &prediction);
-done:
-    prediction_free(&prediction);
-    return status;
+    AUTO(prediction_free) struct prediction prediction = {0};
+    TRY(prediction_make(options, &prediction));
+    TRY(keep(&prediction));
+    return put_out(options, &prediction);
 }
 
 const struct command command_simulate = {

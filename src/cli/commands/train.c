@@ -80,12 +80,8 @@ static json_t *outcome_to_json(const struct console_account *account, enum statu
                   run_state_name(state), "message", status == STATUS_OK ? json_string("") : message_to_json(), "model",
                   path_to_json(state == RUN_FINISHED ? path_join(run, "model") : NULL), "checkpoint",
                   path_to_json(account->checkpoint[0] ? mem_string(account->checkpoint) : NULL));
-    json_t *steps = steps_to_json(account);
-    int failed = !object || !steps || json_object_update(object, steps) != 0;
-    json_decref(steps);
-    if (!failed) return object;
-    json_decref(object);
-    return NULL;
+    json_auto_t *steps = steps_to_json(account);
+    return json_unless(!steps || json_object_update(object, steps) != 0, object);
 }
 
 /* Reports that `train --continue` found a complete run. */
@@ -147,11 +143,10 @@ static enum status run_train(const struct options *options) {
     TRY(step_options_read_training(options, &training));
     training.data_paths = options->arguments.items + 1;
     training.data_path_count = options->arguments.count - 1;
-    struct run_views views;
+    AUTO(run_views_close) struct run_views views = {0};
     enum status status = run_views_open(options, folder, &views);
     if (status == STATUS_OK) status = train(options, folder, &training, &views);
     if (views.console) status = run_views_put_out(options, &views, status);
-    run_views_close(&views);
     return status;
 }
 
@@ -186,11 +181,10 @@ static enum status run_resume(const struct options *options) {
     plan.base_folder = options_text(options, OPT_base);
     struct train_options changes = {.steps = 0};
     TRY(options_take(options, &train_settings, &changes));
-    struct run_views views;
+    AUTO(run_views_close) struct run_views views = {0};
     enum status status = run_views_open(options, options->arguments.items[0], &views);
     if (status == STATUS_OK) status = train_resume(options->arguments.items[0], &plan, &changes, &views.events);
     if (views.console) status = run_views_put_out(options, &views, status);
-    run_views_close(&views);
     return status;
 }
 
