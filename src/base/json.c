@@ -119,11 +119,10 @@ enum status json_read_int(const char *file, const json_t *object, const char *fi
     if (!value) return STATUS_OK;
     if (!json_is_integer(value)) return refuse_type(file, field, value, min, max);
     int64_t number = json_integer_value(value);
-    if (number < min || number > max) {
-        enum status status = status_set(STATUS_BAD_INPUT, "%s: %s: %lld is outside %lld to %lld", file, field,
-                                        (long long)number, (long long)min, (long long)max);
-        return status_hint(status, "the nearest legal value is %lld", (long long)(number < min ? min : max));
-    }
+    if (number < min || number > max)
+        return status_set(STATUS_BAD_INPUT,
+                          "%s: %s: %lld is outside %lld to %lld" HINT "the nearest legal value is %lld", file, field,
+                          (long long)number, (long long)min, (long long)max, (long long)(number < min ? min : max));
     *out = number;
     return STATUS_OK;
 }

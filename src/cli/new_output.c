@@ -22,8 +22,7 @@ enum status new_file_check(const char *path, const char *kind, enum status (*rea
     struct stat info;
     if (stat(path, &info) != 0) {
         if (lstat(path, &info) != 0 || !S_ISLNK(info.st_mode)) return STATUS_OK;
-        return status_hint(status_set(STATUS_BAD_INPUT, "%s: is a symbolic link to a missing file", path),
-                           "remove the link");
+        return status_set(STATUS_BAD_INPUT, "%s: is a symbolic link to a missing file" HINT "remove the link", path);
     }
     if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) return STATUS_OK;
     TRY(refuse_standard_output(path, &info));

@@ -212,9 +212,8 @@ static enum status missing(const struct options *options, const struct setting *
     const struct command *command = options->command;
     char letter[8] = "";
     if (option->letter) snprintf(letter, sizeof letter, " (-%c)", option->letter);
-    enum status status = status_set(STATUS_BAD_INPUT, "ballast %s: --%s%s %s is missing", command->name, option->name,
-                                    letter, option_argument(option));
-    return status_hint(status, "for example: %s", command->example);
+    return status_set(STATUS_BAD_INPUT, "ballast %s: --%s%s %s is missing" HINT "for example: %s", command->name,
+                      option->name, letter, option_argument(option), command->example);
 }
 
 static enum status fill_defaults(struct options *options) {

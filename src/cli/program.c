@@ -226,10 +226,9 @@ static enum status run_help(int count, char **arguments) {
 
 /* Handles help, version and unknown commands. */
 static enum status run_other(int count, char **arguments) {
-    if (count == 0) {
-        enum status status = status_set(STATUS_BAD_INPUT, "no command given");
-        return status_hint(status, "`ballast help` lists all; `make demo` shows them at work");
-    }
+    if (count == 0)
+        return status_set(STATUS_BAD_INPUT,
+                          "no command given" HINT "`ballast help` lists all; `make demo` shows them at work");
     const char *name = arguments[0];
     if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         return run_help(count - 1, arguments + 1);

@@ -269,10 +269,9 @@ static enum status find_starter(const char *wanted, const struct starter **out, 
         }
     }
     if (!known) return status_set(STATUS_BAD_INPUT, "'%s' is no MPI that starts ranks", wanted);
-    return status_hint(status_set(STATUS_BAD_INPUT, "there is no MPI to start ranks with%s%s", wanted ? ": " : "",
-                                  wanted ? wanted : ""),
-                       "on Debian: apt-get install %s",
-                       wanted && strcmp(wanted, "mpich") == 0 ? "mpich" : "openmpi-bin");
+    return status_set(STATUS_BAD_INPUT, "there is no MPI to start ranks with%s%s" HINT "on Debian: apt-get install %s",
+                      wanted ? ": " : "", wanted ? wanted : "",
+                      wanted && strcmp(wanted, "mpich") == 0 ? "mpich" : "openmpi-bin");
 }
 
 /* ---- Starting it ---- */

@@ -128,13 +128,12 @@ enum status mpi_library_find(const char *engine, const struct wire **out) {
                            "self, openmpi, mpich, or the path of a plugin");
     AUTO_FREE char *path = mpi_library_path(name);
     if (!path)
-        return status_hint(
-            status_set(STATUS_BAD_INPUT,
-                       "there is no plugin ballast-mpi-%s.so for the MPI that launched this "
-                       "process",
-                       name),
-            "it is built where %s is installed (on Debian: lib%s-dev); BALLAST_PLUGINS names its directory", name,
-            name);
+        return status_set(
+            STATUS_BAD_INPUT,
+            "there is no plugin ballast-mpi-%s.so for the MPI that launched this "
+            "process" HINT
+            "it is built where %s is installed (on Debian: lib%s-dev); BALLAST_PLUGINS names its directory",
+            name, name, name);
     return open_plugin(name, path, out);
 }
 

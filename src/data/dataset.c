@@ -42,11 +42,10 @@ static enum status check_options(const struct dataset_options *options) {
                           options->valid_fraction);
     if (options->path_count == 0 && options->valid_path_count == 0)
         return status_set(STATUS_BAD_INPUT, "no data files are given");
-    if (options->documents_apart && options->eos_token < 0) {
-        (void)status_set(STATUS_BAD_INPUT, "document-attention: within needs to know where documents end, and the "
-                                           "model's config.json has no eos_token_id");
-        return status_hint(STATUS_BAD_INPUT, "add it, or leave attention to go across documents");
-    }
+    if (options->documents_apart && options->eos_token < 0)
+        return status_set(STATUS_BAD_INPUT, "document-attention: within needs to know where documents end, and the "
+                                            "model's config.json has no eos_token_id" HINT
+                                            "add it, or leave attention to go across documents");
     BUG_IF(options->vocab_size < 1, "vocabulary of %lld", (long long)options->vocab_size);
     return STATUS_OK;
 }

@@ -49,10 +49,8 @@ static enum status refuse_json(const char *path) {
 static enum status refuse_kind(const char *path, const char *dot) {
     if (dot && strcmp(dot, ".json") == 0) return refuse_json(path);
     for (size_t i = 0; dot && i < sizeof unread / sizeof unread[0]; i++)
-        if (strcmp(dot, unread[i].extension) == 0) {
-            (void)status_set(STATUS_BAD_INPUT, "%s: %s", path, unread[i].what);
-            return status_hint(STATUS_BAD_INPUT, "%s", unread[i].way);
-        }
+        if (strcmp(dot, unread[i].extension) == 0)
+            return status_set(STATUS_BAD_INPUT, "%s: %s" HINT "%s", path, unread[i].what, unread[i].way);
     (void)status_set(STATUS_BAD_INPUT, "%s: not a kind of data file that is known", path);
     return status_hint(STATUS_BAD_INPUT, "data are .txt, .jsonl ({\"text\": ...}, {\"prompt\": ..., \"completion\": "
                                          "...} or {\"messages\": [...]} a line), .bin (tokens with llm.c's header), or "
@@ -251,13 +249,14 @@ static bool is_blank(const char *text, size_t bytes) {
 }
 
 enum status jsonl_refuse(const struct jsonl_row *row, const char *field, const char *wrong) {
-    (void)status_set(STATUS_BAD_INPUT, "%s: line %lld: %s%s", row->name, (long long)row->line, field, wrong);
-    return status_hint(
+    return status_set(
         STATUS_BAD_INPUT,
+        "%s: line %lld: %s%s" HINT
         "the lines of a .jsonl file are all documents, {\"text\": \"...\"}, or all examples, {\"prompt\": "
         "\"...\", \"completion\": \"...\"}, {\"messages\": [...]}, {\"prompt\", \"chosen\", \"rejected\"}, or as "
         "Alpaca or ShareGPT have them; "
-        "--columns names other keys, as in --columns prompt=question,completion=answer");
+        "--columns names other keys, as in --columns prompt=question,completion=answer",
+        row->name, (long long)row->line, field, wrong);
 }
 
 enum status jsonl_refuse_missing(const struct jsonl_row *row, const char *field) {

@@ -238,12 +238,11 @@ static enum status open_cache(const struct dataset_options *options, const struc
 
 enum status token_cache_open(const struct dataset_options *options, const struct source *source,
                              struct token_cache **out) {
-    if (!options->tokenizer) {
-        (void)status_set(STATUS_BAD_INPUT,
-                         "%s: text data need a tokenizer, and the model's directory has no tokenizer.json",
-                         source->path);
-        return status_hint(STATUS_BAD_INPUT, "add the model's tokenizer.json, or give token files (.bin)");
-    }
+    if (!options->tokenizer)
+        return status_set(STATUS_BAD_INPUT,
+                          "%s: text data need a tokenizer, and the model's directory has no tokenizer.json" HINT
+                          "add the model's tokenizer.json, or give token files (.bin)",
+                          source->path);
     BUG_IF(!options->cache_folder || !options->tokenizer_path, "token cache without directory or tokenizer path");
     struct token_cache *cache = mem_array(1, sizeof *cache);
     if (!cache) return STATUS_FAILED;

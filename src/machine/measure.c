@@ -207,10 +207,9 @@ enum status cluster_measure_memory_at(const char *root, struct cluster_memory *o
                            no_file_left ? "raise the limit of open files (ulimit -n)" : "give --device-memory SIZE");
     }
     if (!read_kilobytes(text, "MemTotal:", &memory.total_bytes) ||
-        !read_kilobytes(text, "MemAvailable:", &memory.available_bytes)) {
-        enum status status = status_set(STATUS_FAILED, "/proc/meminfo: MemTotal or MemAvailable is missing");
-        return status_hint(status, "give --device-memory SIZE");
-    }
+        !read_kilobytes(text, "MemAvailable:", &memory.available_bytes))
+        return status_set(STATUS_FAILED,
+                          "/proc/meminfo: MemTotal or MemAvailable is missing" HINT "give --device-memory SIZE");
     cgroup_read(root, &limits);
     memory.cgroup_headroom_bytes = limits.memory_headroom_bytes;
     int64_t buffer = cluster_memory_headroom(&memory);

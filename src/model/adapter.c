@@ -12,8 +12,9 @@ const char adapter_prefix[] = "base_model.model.", adapter_suffix_a[] = ".lora_A
            adapter_suffix_b[] = ".lora_B.weight";
 
 static enum status malformed(const char *text, const char *why) {
-    status_set(STATUS_BAD_INPUT, "lora: '%.80s': %s", text, why);
-    return status_hint(STATUS_BAD_INPUT, "RANK,ALPHA,TARGETS, such as 8,16,q_proj,v_proj or 16,32,all-linear");
+    return status_set(STATUS_BAD_INPUT,
+                      "lora: '%.80s': %s" HINT "RANK,ALPHA,TARGETS, such as 8,16,q_proj,v_proj or 16,32,all-linear",
+                      text, why);
 }
 
 bool adapter_take_target(const char **left, struct adapter_target *out) {

@@ -319,11 +319,9 @@ enum status config_read_layer_types(const char *file, const json_t *object, stru
     for (int64_t layer = 0; layer < config->layers; layer++) {
         const char *name = json_string_value(json_array_get(types, (size_t)layer));
         config->windowed[layer] = name && strcmp(name, sliding) == 0;
-        if (!name || (!config->windowed[layer] && strcmp(name, full) != 0)) {
-            status_set(STATUS_BAD_INPUT, "%s: layer_types: \"%.60s\" is not supported", file,
-                       name ? name : "(not a string)");
-            return status_hint(STATUS_BAD_INPUT, "supported: %s, %s", full, sliding);
-        }
+        if (!name || (!config->windowed[layer] && strcmp(name, full) != 0))
+            return status_set(STATUS_BAD_INPUT, "%s: layer_types: \"%.60s\" is not supported" HINT "supported: %s, %s",
+                              file, name ? name : "(not a string)", full, sliding);
         if (config->windowed[layer] && config->window == 0)
             return status_set(STATUS_BAD_INPUT, "%s: layer_types: layer %lld is %s, but no sliding_window is in use",
                               file, (long long)layer, sliding);

@@ -149,10 +149,10 @@ enum status model_family_find(const char *file, const char *field, const char *n
 
 /* Says what a model with parts besides its text model would need to be. */
 static enum status refuse_wrapper(const char *file, const char *type) {
-    status_set(STATUS_BAD_INPUT, "%s: model_type: \"%.60s\" is not supported: it has other parts than its text model",
-               file, type);
-    return status_hint(STATUS_BAD_INPUT, "of such models, these are supported, whose text model trains: %s",
-                       LISTED(MODEL_WRAPPER_LIST));
+    return status_set(STATUS_BAD_INPUT,
+                      "%s: model_type: \"%.60s\" is not supported: it has other parts than its text model" HINT
+                      "of such models, these are supported, whose text model trains: %s",
+                      file, type, LISTED(MODEL_WRAPPER_LIST));
 }
 
 enum status model_family_of(const char *file, const json_t *config, const struct model_family **out) {

@@ -100,14 +100,12 @@ static enum status check_axes(const struct plan *plan) {
                           of_place);
     TRY(check_tensor_parallel(recipe, rank_place_ranks(&plan->place)));
     if (recipe->sequence_parallel && tensor == 1)
-        return status_hint(
-            status_set(STATUS_BAD_INPUT, "plan: recipe.sequence_parallel: on requires tensor parallelism"),
-            "add --tensor-parallel N, or use --sequence-parallel off");
+        return status_set(STATUS_BAD_INPUT, "plan: recipe.sequence_parallel: on requires tensor parallelism" HINT
+                                            "add --tensor-parallel N, or use --sequence-parallel off");
     if (recipe->sequence_parallel && recipe->layout == TENSOR_LAYOUT_SOLVER)
-        return status_hint(status_set(STATUS_BAD_INPUT,
-                                      "plan: recipe.sequence_parallel: on conflicts with --layout solver, which "
-                                      "chooses itself where to shard the sequence dimension"),
-                           "use --sequence-parallel off, or --layout megatron");
+        return status_set(STATUS_BAD_INPUT, "plan: recipe.sequence_parallel: on conflicts with --layout solver, which "
+                                            "chooses itself where to shard the sequence dimension" HINT
+                                            "use --sequence-parallel off, or --layout megatron");
     if (tensor > 1 && recipe->optimizer_dtype == STATE_INT8)
         return status_hint(status_set(STATUS_BAD_INPUT,
                                       "plan: recipe.optimizer_dtype: int8 does not work with tensor parallelism, which "
@@ -115,10 +113,9 @@ static enum status check_axes(const struct plan *plan) {
                            "use --optimizer-dtype bf16, or shard int8 moments with --partition instead of "
                            "--tensor-parallel");
     if (tensor > 1 && recipe->optimizer == UPDATE_MUON)
-        return status_hint(status_set(STATUS_BAD_INPUT,
-                                      "plan: recipe.optimizer: muon does not work with tensor parallelism, since it "
-                                      "needs whole matrices"),
-                           "shard the model with --partition instead of --tensor-parallel");
+        return status_set(STATUS_BAD_INPUT,
+                          "plan: recipe.optimizer: muon does not work with tensor parallelism, since it "
+                          "needs whole matrices" HINT "shard the model with --partition instead of --tensor-parallel");
     return check_pipeline_parallel(&plan->place, tensor);
 }
 

@@ -38,14 +38,12 @@ enum status policy_check(const struct policy *policy, int64_t micro_batches) {
                          "a wave holds at least one micro-batch and at most those that a lane adds up at once"));
     TRY(plan_check_range("policy.chunk_bytes", policy->chunk_bytes, 0, INT64_MAX, "a chunk has a size"));
     TRY(plan_check_range("policy.persistent_chunks", policy->persistent_chunks, 0, INT64_MAX, "a count of chunks"));
-    if (policy->tile_tokens % OP_ROWS_APART != 0) {
-        enum status status = status_set(STATUS_BAD_INPUT,
-                                        "plan: policy.tile_tokens: %" PRId64 " is not legal: a tile has "
-                                        "whole runs of %d tokens",
-                                        policy->tile_tokens, OP_ROWS_APART);
-        return status_hint(status, "the nearest legal value is %" PRId64,
-                           policy->tile_tokens > 0 ? (policy->tile_tokens / OP_ROWS_APART + 1) * OP_ROWS_APART : 0);
-    }
+    if (policy->tile_tokens % OP_ROWS_APART != 0)
+        return status_set(STATUS_BAD_INPUT,
+                          "plan: policy.tile_tokens: %" PRId64 " is not legal: a tile has "
+                          "whole runs of %d tokens" HINT "the nearest legal value is %" PRId64,
+                          policy->tile_tokens, OP_ROWS_APART,
+                          policy->tile_tokens > 0 ? (policy->tile_tokens / OP_ROWS_APART + 1) * OP_ROWS_APART : 0);
     TRY(plan_check_range("policy.tile_tokens", policy->tile_tokens, 0, INT64_MAX / 2, "a count of tokens"));
     bool moves = policy->parameters != TIER_DEVICE;
     TRY(plan_check_range("policy.buffers", policy->buffers, moves, BUFFERS_MAX,
@@ -57,9 +55,8 @@ enum status policy_check(const struct policy *policy, int64_t micro_batches) {
                            "the nearest legal value is %s",
                            tier_name(policy->optimizer == TIER_DEVICE ? TIER_DEVICE : TIER_HOST));
     if (policy->update == TIER_HOST && policy->optimizer == TIER_DEVICE)
-        return status_hint(status_set(STATUS_BAD_INPUT, "plan: policy.update: optimizer state that is on the device "
-                                                        "is updated there"),
-                           "the nearest legal value is device");
+        return status_set(STATUS_BAD_INPUT, "plan: policy.update: optimizer state that is on the device "
+                                            "is updated there" HINT "the nearest legal value is device");
     return STATUS_OK;
 }
 

@@ -196,10 +196,10 @@ void recipe_load_setting(const struct recipe *recipe, enum setting_id id, struct
 /* ---- Checks ---- */
 
 static enum status refuse_odd(const char *field, int64_t value) {
-    enum status status = status_set(
-        STATUS_BAD_INPUT, "plan: recipe.%s: %lld is not legal: sequences are pairs, and a pair lies in one micro-batch",
-        field, (long long)value);
-    return status_hint(status, "the nearest legal value is %lld", (long long)(value > 1 ? value - 1 : 2));
+    return status_set(STATUS_BAD_INPUT,
+                      "plan: recipe.%s: %lld is not legal: sequences are pairs, and a pair lies in one micro-batch" HINT
+                      "the nearest legal value is %lld",
+                      field, (long long)value, (long long)(value > 1 ? value - 1 : 2));
 }
 
 /* Of pairs of sequences. */
@@ -212,9 +212,8 @@ static enum status check_pairs(const struct recipe *recipe) {
                                                         "examples in a sequence, and those of pairs have one each"),
                            "leave out --document-attention");
     if (recipe->packing != EXAMPLE_PACKING_OFF)
-        return status_hint(status_set(STATUS_BAD_INPUT, "plan: recipe.packing: preference pairs cannot be packed: "
-                                                        "each answer has a row of its own"),
-                           "leave out --packing");
+        return status_set(STATUS_BAD_INPUT, "plan: recipe.packing: preference pairs cannot be packed: "
+                                            "each answer has a row of its own" HINT "leave out --packing");
     bool smooths = recipe->dpo_loss == PAIR_LOSS_SIGMOID || recipe->dpo_loss == PAIR_LOSS_ROBUST;
     if (smooths || recipe->dpo_label_smoothing <= 0) return STATUS_OK;
     return status_hint(status_set(STATUS_BAD_INPUT, "plan: recipe.dpo_label_smoothing: %g: the loss %s is not smoothed",

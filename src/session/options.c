@@ -441,13 +441,11 @@ static enum status refuse_kernels(const struct plan_options *options, const char
     const char *last = kernel_version_last(backend, base);
     const char *again =
         SETTINGS_HAVE(options, plan_path) ? "; or make the plan again: `ballast plan MODEL_DIR -o FILE`" : "";
-    if (base > here) {
-        (void)status_set(STATUS_BAD_INPUT,
-                         "%s: recipe.kernels_version: %d needs a newer Ballast; Ballast %s has version %d of the %s "
-                         "kernels",
-                         base_name, base, BALLAST_VERSION, here, backend);
-        return status_hint(STATUS_BAD_INPUT, "update Ballast to the release that wrote the file%s", again);
-    }
+    if (base > here)
+        return status_set(STATUS_BAD_INPUT,
+                          "%s: recipe.kernels_version: %d needs a newer Ballast; Ballast %s has version %d of the %s "
+                          "kernels" HINT "update Ballast to the release that wrote the file%s",
+                          base_name, base, BALLAST_VERSION, here, backend, again);
     (void)status_set(STATUS_BAD_INPUT,
                      "%s: recipe.kernels_version: %d is an older version of the %s kernels; Ballast %s has version %d, "
                      "whose results differ",

@@ -234,10 +234,9 @@ static enum status list_shapes(const struct plan_options *options, int tensor, c
 }
 
 static enum status refuse_open_shapes(void) {
-    return status_hint(
-        status_set(STATUS_BAD_INPUT,
-                   "auto: --tensor-parallel and --pipeline-parallel are chosen for training steps alone"),
-        "give them as numbers, or leave them out");
+    return status_set(STATUS_BAD_INPUT,
+                      "auto: --tensor-parallel and --pipeline-parallel are chosen for training steps alone" HINT
+                      "give them as numbers, or leave them out");
 }
 
 /* The plan asked for is that of the first shape that can be: what is refused of others is no fault of the request. */

@@ -83,14 +83,13 @@ static enum status check_balance_version(const struct model *model, const struct
                                          const struct backend *backend) {
     if (recipe->kernels_version == backend->kernels_version) return STATUS_OK;
     const char *last = kernel_version_last(backend_of_isa(recipe->isa)->name, recipe->kernels_version);
-    status_set(STATUS_BAD_INPUT,
-               "recipe.kernels_version: %d counts padding in the load-balancing loss (output_router_logits of "
-               "%s/config.json); version %d does not",
-               recipe->kernels_version, model->folder ? model->folder : "", backend->kernels_version);
-    return status_hint(STATUS_BAD_INPUT,
-                       "use %s. With another loss `ballast resume RUN_DIR --allow-recipe-change` continues a run, and "
-                       "`ballast plan MODEL_DIR -o FILE` makes a plan again",
-                       last ? last : "another Ballast");
+    return status_set(STATUS_BAD_INPUT,
+                      "recipe.kernels_version: %d counts padding in the load-balancing loss (output_router_logits of "
+                      "%s/config.json); version %d does not" HINT
+                      "use %s. With another loss `ballast resume RUN_DIR --allow-recipe-change` continues a run, and "
+                      "`ballast plan MODEL_DIR -o FILE` makes a plan again",
+                      recipe->kernels_version, model->folder ? model->folder : "", backend->kernels_version,
+                      last ? last : "another Ballast");
 }
 
 /* The loss of preferences leaves the experts' balance out. */
@@ -99,11 +98,10 @@ static enum status check_balance(const struct model *model, const struct recipe 
     const struct model_config *config = &model->config;
     if (!config->balances_experts || config->balance_coefficient == 0) return STATUS_OK;
     if (recipe->loss != TRAINING_DPO) return check_balance_version(model, recipe, backend);
-    status_set(STATUS_BAD_INPUT,
-               "%s/config.json: output_router_logits: the loss that balances experts cannot be added to that of "
-               "preferences",
-               model->folder ? model->folder : "");
-    return status_hint(STATUS_BAD_INPUT, "set output_router_logits to false there");
+    return status_set(STATUS_BAD_INPUT,
+                      "%s/config.json: output_router_logits: the loss that balances experts cannot be added to that of "
+                      "preferences" HINT "set output_router_logits to false there",
+                      model->folder ? model->folder : "");
 }
 
 /* The caller frees the graph, also after a failure. */
@@ -123,11 +121,10 @@ static enum status tile_batch(const struct session *session, const struct plan *
     const struct backend *backend = session->machine.backend;
     if (plan->policy.tile_tokens == 0) return STATUS_OK;
     if (!programs_take_tiles(&session->machine))
-        return status_hint(status_set(STATUS_BAD_INPUT,
-                                      "plan: policy.tile_tokens: on %s the bits of a product depend on "
-                                      "how many tokens it has",
-                                      backend->name),
-                           "the nearest legal value is 0");
+        return status_set(STATUS_BAD_INPUT,
+                          "plan: policy.tile_tokens: on %s the bits of a product depend on "
+                          "how many tokens it has" HINT "the nearest legal value is 0",
+                          backend->name);
     enum status status = graph_tile(graph, plan->policy.tile_tokens);
     return status == STATUS_BAD_INPUT ? status_prefix(status, "plan: policy.tile_tokens") : status;
 }

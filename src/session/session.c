@@ -224,10 +224,9 @@ static enum status rank_devices_open(struct comm *comm, const struct plan_option
 enum status machine_measure_disk(const char *folder, int64_t *bytes) {
     struct statvfs found;
     int error = statvfs(folder, &found) != 0 ? errno : file_is_folder(folder) ? 0 : ENOTDIR;
-    if (error) {
-        enum status status = status_set(STATUS_BAD_INPUT, "disk: %s: %s", folder, strerror(error));
-        return status_hint(status, "--disk takes a directory that exists: DIR or DIR:SIZE");
-    }
+    if (error)
+        return status_set(STATUS_BAD_INPUT, "disk: %s: %s" HINT "--disk takes a directory that exists: DIR or DIR:SIZE",
+                          folder, strerror(error));
     *bytes = (int64_t)((1 - CLUSTER_RESERVE_FRACTION) * (double)found.f_bavail * (double)found.f_frsize);
     return STATUS_OK;
 }

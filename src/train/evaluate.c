@@ -277,9 +277,8 @@ static enum status refer_file(struct evaluation *evaluation, size_t index) {
 
 static enum status refer_files(struct evaluation *evaluation) {
     if (!is_of_pairs(evaluation))
-        return status_hint(status_set(STATUS_BAD_INPUT, "reference: a model to compare with is of use for preferences "
-                                                        "alone"),
-                           "--loss dpo");
+        return status_set(STATUS_BAD_INPUT, "reference: a model to compare with is of use for preferences "
+                                            "alone" HINT "--loss dpo");
     TRY(engine_open_loaded(&evaluation->plan, &evaluation->engine));
     for (size_t i = 0; i < evaluation->options->data_path_count; i++)
         TRY(refer_file(evaluation, i));
@@ -313,9 +312,8 @@ static enum status find_references(struct evaluation *evaluation, const struct p
 
 static enum status require_reference(const struct evaluation *evaluation) {
     if (!is_of_pairs(evaluation) || evaluation->references) return STATUS_OK;
-    return status_hint(status_set(STATUS_BAD_INPUT, "reference: preferences are evaluated next to the model that "
-                                                    "training began with"),
-                       "--reference MODEL_DIR");
+    return status_set(STATUS_BAD_INPUT, "reference: preferences are evaluated next to the model that "
+                                        "training began with" HINT "--reference MODEL_DIR");
 }
 
 /* The main session, from its beginning to its end. */

@@ -61,11 +61,9 @@ static enum status count_steps(const struct recipe *recipe, int64_t rows, struct
 
 static enum status settle_steps(struct dataset *dataset, const struct recipe *recipe, int64_t done,
                                 struct train_options *options) {
-    if (dataset_is_mixed(dataset)) {
-        enum status status = status_set(STATUS_BAD_INPUT, "epochs: the data have weights, so that each source has "
-                                                          "epochs of its own");
-        return status_hint(status, "give --steps, or leave the weights out");
-    }
+    if (dataset_is_mixed(dataset))
+        return status_set(STATUS_BAD_INPUT, "epochs: the data have weights, so that each source has "
+                                            "epochs of its own" HINT "give --steps, or leave the weights out");
     TRY(dataset_settle(dataset, DATASET_TRAIN));
     TRY(count_steps(recipe, dataset_split_sequences(dataset, DATASET_TRAIN), options));
     if (options->steps < done)

@@ -491,11 +491,10 @@ static enum status resume_from(struct train_run *run, struct run_settings *setti
 
 static enum status require_checkpoints(const char *run_folder, const struct train_options *options) {
     if (options->save_every > 0) return STATUS_OK;
-    enum status status = status_set(STATUS_BAD_INPUT,
-                                    "%s: cannot be resumed: its --save-every is 0, so it has no "
-                                    "checkpoints",
-                                    run_folder);
-    return status_hint(status, "train anew from %s/model, or from the start", run_folder);
+    return status_set(STATUS_BAD_INPUT,
+                      "%s: cannot be resumed: its --save-every is 0, so it has no "
+                      "checkpoints" HINT "train anew from %s/model, or from the start",
+                      run_folder, run_folder);
 }
 
 static enum status check_options(const char *run_folder, const struct train_options *options) {

@@ -85,8 +85,7 @@ static enum status choose_described_dtype(const struct cluster *cluster, bool gi
         if (plan->dtype == DTYPE_F32) log_note("%s has no bf16 tensor cores; the plan is in fp32", name);
     }
     if (plan->dtype != DTYPE_BF16 || cluster->device.bf16_matrix) return STATUS_OK;
-    return status_hint(status_set(STATUS_BAD_INPUT, "--dtype: bf16: %s has no bf16 tensor cores", name),
-                       "use --dtype fp32");
+    return status_set(STATUS_BAD_INPUT, "--dtype: bf16: %s has no bf16 tensor cores" HINT "use --dtype fp32", name);
 }
 
 /* If --cluster describes a device that this machine lacks, plans for that device. */

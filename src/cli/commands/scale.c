@@ -210,8 +210,7 @@ static enum status read_tokens(const char *text, double *out) {
         *out = value;
         return STATUS_OK;
     }
-    enum status status = status_set(STATUS_BAD_INPUT, "--tokens: %s: is no number of tokens", text);
-    return status_hint(status, "for example 300B or 15T");
+    return status_set(STATUS_BAD_INPUT, "--tokens: %s: is no number of tokens" HINT "for example 300B or 15T", text);
 }
 
 static enum status read_model(const char *name, struct choice_request *out) {

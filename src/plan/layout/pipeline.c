@@ -359,11 +359,10 @@ static enum status cut_costs(const struct block_costs *costs, bool limited, stru
 }
 
 static enum status refuse_blocks(int32_t blocks, int32_t count) {
-    return status_hint(status_set(STATUS_BAD_INPUT,
-                                  "plan: policy.pipeline_parallel: %d stages need at least %d blocks (embedding and "
-                                  "head included); the model has %d",
-                                  count, count, blocks),
-                       "use at most %d stages, virtual ones included", blocks);
+    return status_set(STATUS_BAD_INPUT,
+                      "plan: policy.pipeline_parallel: %d stages need at least %d blocks (embedding and "
+                      "head included); the model has %d" HINT "use at most %d stages, virtual ones included",
+                      count, count, blocks, blocks);
 }
 
 static enum status choose(const struct block_costs *costs, const struct span_request *request, bool limited,
@@ -407,8 +406,8 @@ static enum status cut_by_flops(const struct graph *graph, int stages, char text
 /* ---- text ---- */
 
 static enum status refuse_text(const char *text, const char *rule) {
-    return status_hint(status_set(STATUS_BAD_INPUT, "plan: policy.stage_starts: '%s' is not legal: %s", text, rule),
-                       "a legal value is ''");
+    return status_set(STATUS_BAD_INPUT, "plan: policy.stage_starts: '%s' is not legal: %s" HINT "a legal value is ''",
+                      text, rule);
 }
 
 static enum status parse(const char *text, int32_t blocks, struct stage_spans *out) {

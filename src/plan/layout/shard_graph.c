@@ -186,14 +186,13 @@ static struct tensor *refuse_blocks(struct sharder *sharder, const struct tensor
     const struct weight_layout layout = weight_code_layout(&from->code);
     char ranks[RANKS_TEXT];
     print_ranks_that_fit(from, is, ranks);
-    sharder->graph->status = status_hint(
-        status_set(STATUS_BAD_INPUT,
-                   "tensor-parallel: %s: blocks of %lld numbers of %s would lie across the parts of ranks", from->name,
-                   (long long)layout.block, weight_format_name(layout.format)),
+    sharder->graph->status = status_set(
+        STATUS_BAD_INPUT,
+        "tensor-parallel: %s: blocks of %lld numbers of %s would lie across the parts of ranks" HINT
         "its blocks stay whole with --tensor-parallel %s; or --quantize-base int8, whose rows may be cut; or leave "
         "--tensor-parallel out: "
         "--partition cuts such weights too",
-        ranks);
+        from->name, (long long)layout.block, weight_format_name(layout.format), ranks);
     return NULL;
 }
 

@@ -148,11 +148,11 @@ static size_t common_bytes(const struct text_buffer *a, size_t from_a, const str
 }
 
 static enum status refuse(size_t turn, const char *why) {
-    (void)status_set(STATUS_BAD_INPUT, "messages[%zu]: cannot tell where the assistant's turn %s", turn, why);
-    return status_hint(
-        STATUS_BAD_INPUT,
-        "put {%% generation %%} before and {%% endgeneration %%} behind what the template writes for the "
-        "assistant: such blocks say what is trained on");
+    return status_set(STATUS_BAD_INPUT,
+                      "messages[%zu]: cannot tell where the assistant's turn %s" HINT
+                      "put {%% generation %%} before and {%% endgeneration %%} behind what the template writes for the "
+                      "assistant: such blocks say what is trained on",
+                      turn, why);
 }
 
 /* Where the two texts begin to differ, moved back so that no word or tag is cut. */

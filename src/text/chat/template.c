@@ -108,12 +108,12 @@ static enum status read_folder(struct chat_template *chat, const char *folder) {
 }
 
 static enum status refuse_missing(const char *folder) {
-    (void)status_set(STATUS_BAD_INPUT,
-                     "%s: conversations need a chat template, and there is neither chat_template.jinja nor a (default) "
-                     "\"chat_template\" in tokenizer_config.json",
-                     folder);
-    return status_hint(STATUS_BAD_INPUT,
-                       "a base model has none: take its -instruct or -chat sibling's, or one like it");
+    return status_set(
+        STATUS_BAD_INPUT,
+        "%s: conversations need a chat template, and there is neither chat_template.jinja nor a (default) "
+        "\"chat_template\" in tokenizer_config.json" HINT
+        "a base model has none: take its -instruct or -chat sibling's, or one like it",
+        folder);
 }
 
 enum status chat_template_find(const char *folder, struct chat_template **out) {

@@ -498,8 +498,7 @@ static enum status types_write(const struct component *table, struct text_buffer
 static enum status component_refuse(const struct component *table, const char *where, const char *type) {
     AUTO_VEC struct text_buffer known = {0};
     TRY(types_write(table, &known));
-    (void)status_set(STATUS_BAD_INPUT, "%s: %.60s is not supported", where, type);
-    return status_hint(STATUS_BAD_INPUT, "supported: %s", known.items);
+    return status_set(STATUS_BAD_INPUT, "%s: %.60s is not supported" HINT "supported: %s", where, type, known.items);
 }
 
 static enum status component_read(const struct kind *kind, struct reader reader, int depth);
