@@ -16,6 +16,7 @@
 #include "machine/cluster.h"
 #include "search/scale/choose.h"
 #include "search/scale/training.h"
+#include "support/published_systems.h"
 #include "support/scale_rows.h"
 
 static double mfu_of(const struct training *job, const struct forecast *forecast) {
@@ -343,8 +344,7 @@ static enum status study_nemo(void) {
 /* `published`: the nearest published result, as text. */
 static enum status print_large(const char *name, const struct transformer *model, const char *cluster,
                                const char *published) {
-    struct choice_request request = {
-        .model = *model, .system = *training_system_find("Ballast"), .devices = 4096, .batch = 4096};
+    struct choice_request request = {.model = *model, .devices = 4096, .batch = 4096};
     struct calibration calibration = calibration_default();
     struct choices choices;
     request.sequence_length = 4096;

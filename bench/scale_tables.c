@@ -26,6 +26,7 @@
 
 #include "base/mem.h"
 #include "base/terminal.h"
+#include "support/published_systems.h"
 #include "support/scale_fit.h"
 #include "support/scale_rows.h"
 

@@ -9,6 +9,7 @@
 #include "machine/cluster.h"
 #include "search/scale/forecast.h"
 #include "search/scale/training.h"
+#include "support/published_systems.h"
 
 #define FILE_BYTES_MAX ((size_t)256 << 20)
 

@@ -86,57 +86,33 @@ static double training_part(long capability, const struct calibration *calibrati
     return capability >= 80 ? calibration->product_ampere : calibration->product_volta;
 }
 
-/* Of FlashAttention 2, which uses none of what is new in Hopper (arXiv 2407.08608, figures 5 and 6: causal, at heads of
- * 128 and from 1024 positions on 1.6 times forward; at heads of 64 1.3 times forward and 1.5 times backward). */
-static double cudnn_part(long capability) { return capability >= 90 ? 1.6 : 1; }
-
 /* The best shape's rate, where the cluster file has none: an H100's 792 of 989 TFLOP/s. */
 static const double PRODUCT_PART = 0.80;
 
-/* Without attention, and without rates by class. */
-static struct gpu describe(const struct cluster_device *device, const struct calibration *calibration) {
-    const struct cluster_limits *limits = &device->limits;
-    double best = limits->product_part > 0 ? limits->product_part : PRODUCT_PART;
-    return (struct gpu){.flops_per_s = limits->bf16_flops_per_s,
-                        .product_per_s = limits->bf16_flops_per_s * best *
-                                         training_part(compute_capability(device->isa), calibration),
-                        .sheet_bytes_per_s = limits->memory_bytes_per_s,
-                        .multiprocessors = limits->multiprocessors,
-                        .operand_bytes = 2,
-                        .calibration = calibration};
-}
-
-static void set_attention(struct gpu *gpu, enum attention_kind kind, double forward) {
-    gpu->attention_part[kind][0] = forward;
-    gpu->attention_part[kind][1] = forward * gpu->calibration->flash_backward;
-}
-
-struct gpu gpu_describe(const struct cluster_device *device, const struct calibration *calibration) {
-    struct gpu gpu = describe(device, calibration);
-    long capability = compute_capability(device->isa);
-    double flash2 = capability >= 90 ? calibration->flash2_hopper : calibration->flash2_ampere;
-    gpu.bytes_per_s = gpu.sheet_bytes_per_s * calibration->memory_part;
-    gpu.kernel_s = calibration->kernel_s;
-    for (int work = 0; work < OP_WORK_COUNT; work++)
-        gpu.class_bytes_per_s[work] = gpu.bytes_per_s;
-    set_attention(&gpu, ATTENTION_FLASH1, flash2 * calibration->flash1_part);
-    set_attention(&gpu, ATTENTION_FLASH2, flash2);
-    set_attention(&gpu, ATTENTION_CUDNN, flash2 * cudnn_part(capability));
-    return gpu;
-}
+/* At head sizes below 128 there are as many exponentials for fewer GEMMs: FlashAttention 2 reaches nine tenths at 64
+ * (arXiv 2307.08691, figures 4 to 6; 0.88 on an H100, arXiv 2407.08608). */
+static const double SMALL_HEAD_PART = 0.9;
 
 struct gpu gpu_describe_own(const struct cluster_device *device, const struct calibration *calibration,
                             enum roofline_case which) {
-    struct gpu gpu = describe(device, calibration);
+    const struct cluster_limits *limits = &device->limits;
+    double best = limits->product_part > 0 ? limits->product_part : PRODUCT_PART;
+    struct gpu gpu = {.capability = compute_capability(device->isa),
+                      .flops_per_s = limits->bf16_flops_per_s,
+                      .sheet_bytes_per_s = limits->memory_bytes_per_s,
+                      .small_head_part = SMALL_HEAD_PART,
+                      .multiprocessors = limits->multiprocessors,
+                      .operand_bytes = 2,
+                      .calibration = calibration};
     int row = 0;
-    while (own_attention[row].capability > compute_capability(device->isa))
+    while (own_attention[row].capability > gpu.capability)
         row++;
-    gpu.product_per_s *= product_range[which];
+    gpu.product_per_s = gpu.flops_per_s * best * training_part(gpu.capability, calibration) * product_range[which];
     for (int work = 0; work < OP_WORK_COUNT; work++)
         gpu.class_bytes_per_s[work] = gpu.sheet_bytes_per_s * classes[work].bytes * streaming_range[which];
     gpu.bytes_per_s = gpu.class_bytes_per_s[OP_WORK_PRODUCT];
     for (int gradient = 0; gradient < 2; gradient++)
-        gpu.attention_part[ATTENTION_OWN][gradient] = own_attention[row].part[gradient][which];
+        gpu.attention_part[gradient] = own_attention[row].part[gradient][which];
     return gpu;
 }
 
@@ -200,51 +176,24 @@ double product_sum_s(const struct gpu *gpu, int64_t count, int64_t m, int64_t n,
 
 /* ---- attention ---- */
 
-/* Bytes moved for a score between the two GEMMs, with dropout, which Megatron's systems have unless they are told
- * otherwise: its kernel reads and writes 2 and a byte of mask, either way. The causal softmax reads the lower triangle
- * and writes all: forward 1 + 2, backward, where it reads its result too, 2 + 2 (NVIDIA/Megatron-LM, fused_kernels/
- * scaled_upper_triang_masked_softmax.h). */
-static const double scores_forward_bytes = 8, scores_backward_bytes = 9;
-
-/* Scores go to memory and come back, a GEMM before and one after. */
-static double scores_s(const struct gpu *gpu, const struct attention_shape *shape, bool gradient) {
-    int64_t pairs = shape->sequences * shape->heads;
-    double scores = (double)pairs * (double)shape->queries * (double)shape->keys;
-    double products = product_s(gpu, pairs, shape->queries, shape->keys, shape->head_size) +
-                      product_s(gpu, pairs, shape->queries, shape->head_size, shape->keys);
-    double softmax = streaming_s(gpu, scores * (gradient ? scores_backward_bytes : scores_forward_bytes));
-    return gradient ? 2 * products + softmax : products + softmax;
-}
-
 static const double ATTENTION_TILE = 128;
-
-/* At head sizes below 128 there are as many exponentials for fewer GEMMs: FlashAttention 2 reaches nine tenths at 64
- * (arXiv 2307.08691, figures 4 to 6; 0.88 on an H100, arXiv 2407.08608). FlashAttention 1 is as fast there, its
- * registers are made for it. */
-static double head_part(enum attention_kind kind, int64_t head_size) {
-    return head_size >= 128 || kind == ATTENTION_FLASH1 ? 1 : 0.9;
-}
 
 /* Attention that writes no scores, of so many pairs of a query and a key that it sees, over all heads and sequences.
  * `rows`: queries of all heads and sequences, whose tiles on the border of what they see are computed whole. */
 /* Two GEMMs of each pair forward, five backward. */
-static double attention_pairs_s(const struct gpu *gpu, enum attention_kind kind, double pairs, double rows,
-                                int64_t head_size, bool gradient) {
+static double attention_pairs_s(const struct gpu *gpu, double pairs, double rows, int64_t head_size, bool gradient) {
     double flops = 4 * (pairs + rows * ATTENTION_TILE / 2) * (double)head_size;
-    double rate = gpu->flops_per_s * gpu->attention_part[kind][gradient] * head_part(kind, head_size);
+    double rate = gpu->flops_per_s * gpu->attention_part[gradient] * (head_size >= 128 ? 1 : gpu->small_head_part);
     return (gradient ? 2.5 : 1) * flops / rate + (gradient ? 2 : 1) * gpu->kernel_s;
 }
 
 /* Half of the tiles at least are left out, those on the diagonal are done whole. */
 double attention_s(const struct gpu *gpu, const struct attention_shape *shape, bool gradient) {
-    if (shape->kind == ATTENTION_SCORES) return scores_s(gpu, shape, gradient);
     double columns = (double)(shape->sequences * shape->heads) * (double)shape->keys;
     double square = columns * (double)shape->queries;
     double border = columns * ATTENTION_TILE / 2;
-    return attention_pairs_s(gpu, shape->kind, fmin(square / 2, square - border), columns, shape->head_size, gradient);
+    return attention_pairs_s(gpu, fmin(square / 2, square - border), columns, shape->head_size, gradient);
 }
-
-double streaming_s(const struct gpu *gpu, double bytes) { return bytes / gpu->bytes_per_s + gpu->kernel_s; }
 
 /* Gradients of norms whose rows a warp holds (backend/cuda/kernels/norm.cu) read them once. */
 static const int64_t NARROW_MIN = 257, NARROW_MAX = 1024;
@@ -295,7 +244,7 @@ static double attention_node_s(const struct gpu *gpu, const struct node *node) {
     double pairs = node->op->flops(node) / ((gradient ? 10.0 : 4.0) * (double)attributes->head_dim);
     double rows =
         work == OP_WORK_ATTENTION_CACHED ? 0 : (double)shape_rows(&node->in[0]->shape) * (double)attributes->heads;
-    return attention_pairs_s(gpu, ATTENTION_OWN, pairs, rows, attributes->head_dim, gradient);
+    return attention_pairs_s(gpu, pairs, rows, attributes->head_dim, gradient);
 }
 
 /* GEMMs of the vocabulary's part, in turn, then the loss of their logits. */

@@ -36,35 +36,25 @@ struct calibration {
 /* The values of the list above. */
 struct calibration calibration_default(void);
 
-/* How a system computes attention. */
-enum attention_kind {
-    ATTENTION_SCORES, /* writes the scores to memory */
-    ATTENTION_FLASH1, /* FlashAttention 1 and its Triton version */
-    ATTENTION_FLASH2, /* FlashAttention 2 and kernels that are as fast */
-    ATTENTION_CUDNN,  /* cuDNN's, written anew for each GPU; Transformer Engine prefers it from Hopper on */
-    ATTENTION_OWN,    /* Ballast's */
-    ATTENTION_COUNT
-};
-
 /* Kernels reach other parts of the rates than expected: the ends of the range that published measurements of
  * comparable kernels allow. */
 enum roofline_case { ROOFLINE_SLOW, ROOFLINE_EXPECTED, ROOFLINE_FAST, ROOFLINE_CASES };
 
 /* A GPU with the kernels that a training system has for it. */
 struct gpu {
-    double flops_per_s;                        /* in 16 bits, by data sheet, at the power that the GPU may take */
-    double product_per_s;                      /* FLOPs of a large GEMM in training */
-    double sheet_bytes_per_s;                  /* of memory, by data sheet */
-    double bytes_per_s;                        /* of streaming kernels, and of GEMMs that memory bounds */
-    double class_bytes_per_s[OP_WORK_COUNT];   /* the same by class of operator */
-    double attention_part[ATTENTION_COUNT][2]; /* of flops_per_s: forward, gradient */
-    double kernel_s;                           /* of a kernel next to its work */
+    long capability;                         /* compute capability: 80 for sm_80; 0 where the device names none */
+    double flops_per_s;                      /* in 16 bits, by data sheet, at the power that the GPU may take */
+    double product_per_s;                    /* FLOPs of a large GEMM in training */
+    double sheet_bytes_per_s;                /* of memory, by data sheet */
+    double bytes_per_s;                      /* of streaming kernels, and of GEMMs that memory bounds */
+    double class_bytes_per_s[OP_WORK_COUNT]; /* the same by class of operator */
+    double attention_part[2];                /* of flops_per_s: forward, gradient; of heads of 128 and more */
+    double small_head_part;                  /* of that rate, what attention with smaller heads reaches */
+    double kernel_s;                         /* of a kernel next to its work */
     int64_t multiprocessors;
     int64_t operand_bytes; /* of an element of what GEMMs multiply: 2, in fp32 4 */
     const struct calibration *calibration;
 };
-/* With the kernels of published training systems, at one calibrated part of the memory's rate. */
-struct gpu gpu_describe(const struct cluster_device *device, const struct calibration *calibration);
 /* With Ballast's own kernels and the vendor's GEMMs. kernel_s is 0: cluster_rates.issue_s stands for it. */
 struct gpu gpu_describe_own(const struct cluster_device *device, const struct calibration *calibration,
                             enum roofline_case which);
@@ -89,13 +79,11 @@ double product_sum_s(const struct gpu *gpu, int64_t count, int64_t m, int64_t n,
 
 struct attention_shape {
     int64_t sequences, heads, queries, keys, head_size;
-    enum attention_kind kind;
 };
-/* Causal attention; forward, or the gradient by itself. */
+/* Causal attention that writes no scores; forward, or the gradient by itself. */
 double attention_s(const struct gpu *gpu, const struct attention_shape *shape, bool gradient);
 
-/* One kernel that moves so many bytes; of a class of Ballast's operators. */
-double streaming_s(const struct gpu *gpu, double bytes);
+/* One kernel of a class of Ballast's operators that moves so many bytes. */
 double class_streaming_s(const struct gpu *gpu, enum op_work work, double bytes);
 /* The gradient of norms of rows of so many elements. */
 double norm_gradient_s(const struct gpu *gpu, int64_t row, double bytes);

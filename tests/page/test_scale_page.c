@@ -30,7 +30,7 @@ static struct scale_picture picture_of(int64_t pipeline) {
                    .micro_batch = 1,
                    .micro_batches = 4 * pipeline,
                    .sequence_length = 2048},
-        .system = *training_system_find("Ballast"),
+        .system = training_system_ballast,
     };
     assert_int_equal(cluster_open("a100-80x8", &picture.job.cluster), STATUS_OK);
     for (int i = 0; i < 2; i++) {

@@ -12,7 +12,6 @@ static struct choice_request request_of(int64_t devices) {
     struct choice_request request = {
         .model =
             {.hidden = 5120, .layers = 40, .heads = 40, .kv_heads = 40, .ffn = 13824, .vocab = 32000, .gated = true},
-        .system = *training_system_find("Ballast"),
         .devices = devices,
         .batch = 256,
         .sequence_length = 2048};
@@ -54,7 +53,8 @@ static void no_layout_by_hand_beats_the_pareto_front(void **state) {
         for (int64_t pipeline = 1; pipeline <= 8; pipeline *= 2)
             for (int64_t micro = 1; micro <= 4; micro *= 2) {
                 int64_t data = 64 / tensor / pipeline;
-                struct training job = {.model = request.model, .cluster = request.cluster, .system = request.system};
+                struct training job = {
+                    .model = request.model, .cluster = request.cluster, .system = training_system_ballast};
                 struct forecast forecast;
                 job.layout = (struct layout){.tensor = tensor,
                                              .pipeline = pipeline,

@@ -5,6 +5,7 @@
 #include "search/scale/forecast.h"
 #include "search/scale/training.h"
 #include "support/fault_sweep.h"
+#include "support/published_systems.h"
 #include "support/scale_fit.h"
 #include "support/unit.h"
 
@@ -205,9 +206,9 @@ static void sums_made_by_products_save_a_kernel(void **state) {
     struct training job = job_of(8);
     job.layout.partition = (struct partition_triple){1, 1, 8};
     double apart = forecast_of(&job).step_s;
-    job.system.sum = SUM_BY_PRODUCT_OF_STAGES;
+    system_set(&job.system, SUMS_BY_PRODUCT_OF_STAGES, true);
     assert_true(forecast_of(&job).step_s == apart);
-    job.system.sum = SUM_BY_PRODUCT;
+    system_set(&job.system, SUMS_BY_PRODUCT, true);
     assert_true(forecast_of(&job).step_s < apart);
 }
 

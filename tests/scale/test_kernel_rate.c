@@ -3,17 +3,18 @@
 
 #include "machine/cluster.h"
 #include "machine/kernel_cost.h"
+#include "support/published_systems.h"
 #include "support/scale_fit.h"
 #include "support/unit.h"
 
 static struct calibration calibration;
 
 static struct gpu gpu_of(const char *name) {
-    struct cluster cluster;
-    assert_int_equal(cluster_open(name, &cluster), STATUS_OK);
+    struct training job = {0};
+    assert_int_equal(cluster_open(name, &job.cluster), STATUS_OK);
     calibration = calibration_default();
     calibration.kernel_s = 0;
-    return gpu_describe(&cluster.device, &calibration);
+    return published_gpu(&job, &calibration);
 }
 
 static void require_near(double actual, double expected, double part) {
@@ -71,21 +72,20 @@ static void rows_that_are_not_aligned_cost_four_times(void **state) {
     require_near(product_s(&gpu, 1, 8192, 8184 + 4, 8192) / product_s(&gpu, 1, 8192, 8192, 8192), 4, 0.01);
 }
 
-static struct attention_shape shape_of(int64_t sequence, int64_t head, enum attention_kind kind) {
-    return (struct attention_shape){2, 16, sequence, sequence, head, kind};
+/* Of heads of 128; `traits` say which attention it is. */
+static double attention_of(const struct gpu *gpu, int64_t sequence, unsigned traits, bool gradient) {
+    struct attention_shape shape = {2, 16, sequence, sequence, 128};
+    return published_attention_s(gpu, traits, &shape, gradient);
 }
 
 static void attention_grows_with_the_square_and_its_kinds_differ(void **state) {
     (void)state;
     struct gpu gpu = gpu_of("a100-80x8");
-    struct attention_shape small = shape_of(8192, 128, ATTENTION_FLASH2),
-                           large = shape_of(16384, 128, ATTENTION_FLASH2);
-    struct attention_shape older = shape_of(8192, 128, ATTENTION_FLASH1),
-                           scores = shape_of(8192, 128, ATTENTION_SCORES);
-    require_near(attention_s(&gpu, &large, false) / attention_s(&gpu, &small, false), 4, 0.02);
-    assert_true(attention_s(&gpu, &older, false) > attention_s(&gpu, &small, false));
-    assert_true(attention_s(&gpu, &scores, false) > attention_s(&gpu, &older, false));
-    assert_true(attention_s(&gpu, &small, true) > 2 * attention_s(&gpu, &small, false));
+    double small = attention_of(&gpu, 8192, 0, false), older = attention_of(&gpu, 8192, FLASH1_ATTENTION, false);
+    require_near(attention_of(&gpu, 16384, 0, false) / small, 4, 0.02);
+    assert_true(older > small);
+    assert_true(attention_of(&gpu, 8192, WRITES_SCORES, false) > older);
+    assert_true(attention_of(&gpu, 8192, 0, true) > 2 * small);
 }
 
 static void cudnn_is_faster_than_flash_attention_from_hopper_on(void **state) {
@@ -96,11 +96,10 @@ static void cudnn_is_faster_than_flash_attention_from_hopper_on(void **state) {
     } gpus[] = {{"a100-80x8", 1}, {"h100x8", 1.6}, {"b200x8", 1.6}};
     for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++) {
         struct gpu gpu = gpu_of(gpus[i].name);
-        struct attention_shape flash = shape_of(8192, 128, ATTENTION_FLASH2), cudnn = flash;
-        cudnn.kind = ATTENTION_CUDNN;
-        for (int gradient = 0; gradient < 2; gradient++)
-            require_near(attention_s(&gpu, &flash, gradient) / attention_s(&gpu, &cudnn, gradient), gpus[i].times,
-                         0.001);
+        for (int gradient = 0; gradient < 2; gradient++) {
+            double flash = attention_of(&gpu, 8192, 0, gradient);
+            require_near(flash / attention_of(&gpu, 8192, CUDNN_ATTENTION, gradient), gpus[i].times, 0.001);
+        }
     }
 }
 
@@ -110,7 +109,7 @@ static void newer_gpus_are_faster(void **state) {
     double before = INFINITY;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct gpu gpu = gpu_of(names[i]);
-        double seconds = product_s(&gpu, 1, 8192, 8192, 8192) + streaming_s(&gpu, 1e9);
+        double seconds = product_s(&gpu, 1, 8192, 8192, 8192) + 1e9 / gpu.bytes_per_s;
         assert_true(seconds < before);
         before = seconds;
     }

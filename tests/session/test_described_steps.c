@@ -109,7 +109,7 @@ static void check(const struct subject *subject) {
     struct training job = {.model = transformer_of(&session.model->config),
                            .cluster = session.machine.cluster,
                            .layout = layout_of(subject, &plan.chosen),
-                           .system = *training_system_find("Ballast")};
+                           .system = training_system_ballast};
     expect_status(forecast_step(&job, &calibration, &forecast), STATUS_OK, NULL);
     double apart = forecast.step_s / step.step_s - 1;
     print_message("%s on %s, %dx%d ranks, tensor %d%s, stages %d, %s: %.4f s, by stages %.4f s (%+.1f%%)\n",

@@ -146,7 +146,8 @@ static struct scale_picture picture_of(const struct scale_plan *plan, const char
                                     .chosen = chosen_of(plan),
                                     .step_tokens = scale_plan_step_tokens(plan),
                                     .capacity_bytes = (double)request->cluster.device.tiers[0].capacity_bytes};
-    picture.job = (struct training){.model = request->model, .cluster = request->cluster, .system = request->system};
+    picture.job =
+        (struct training){.model = request->model, .cluster = request->cluster, .system = training_system_ballast};
     if (picture.chosen) picture.job.layout = picture.chosen->layout;
     return picture;
 }
@@ -282,7 +283,6 @@ static enum status read_request(const struct options *options, struct scale_plan
     TRY(refuse_others(options));
     TRY(read_model(options->arguments.items[0], request));
     TRY(read_cluster(options, request));
-    request->system = *training_system_find("Ballast");
     if (options_given(options, OPT_sequence_length))
         request->sequence_length = options_int(options, OPT_sequence_length);
     request->batch = STEP_TOKENS / request->sequence_length;

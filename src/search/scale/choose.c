@@ -21,8 +21,8 @@ struct candidates {
 
 static struct training job_of(const struct choice_request *request, const struct layout *layout) {
     struct training job = {
-        .model = request->model, .cluster = request->cluster, .system = request->system, .layout = *layout};
-    job.layout.sequence = layout->tensor > 1 && system_has(&request->system, CUTS_SEQUENCE);
+        .model = request->model, .cluster = request->cluster, .system = training_system_ballast, .layout = *layout};
+    job.layout.sequence = layout->tensor > 1;
     return job;
 }
 
@@ -67,8 +67,7 @@ static enum status consider_partitions(struct layout layout, struct candidates *
         if (layout.pipeline > 1 && cut->parameters > 1) continue; /* each pass would gather its stage again */
         layout.partition = *cut;
         for (enum recomputation kind = RECOMPUTE_NONE; kind < RECOMPUTE_COUNT; kind++) {
-            if (kind == RECOMPUTE_NORMS && !system_has(&request->system, OWN_KERNELS)) continue;
-            if (kind == RECOMPUTE_ATTENTION && request->system.attention != ATTENTION_SCORES) continue;
+            if (kind == RECOMPUTE_ATTENTION) continue; /* no scores are kept */
             layout.recomputation = kind;
             TRY(consider(&layout, out));
         }
@@ -86,8 +85,7 @@ static enum status consider_micro_batches(struct layout layout, struct candidate
         layout.virtual_stages = 1;
         TRY(consider_partitions(layout, out));
         bool groups = layout.pipeline > 1 && layout.micro_batches % layout.pipeline == 0;
-        if (!groups || !system_has(&request->system, INTERLEAVES) || request->model.layers % layout.pipeline != 0)
-            continue;
+        if (!groups || request->model.layers % layout.pipeline != 0) continue;
         for (int64_t chunks = 2; chunks <= 4 && chunks <= layers; chunks++) {
             layout.virtual_stages = chunks;
             if (layers % chunks == 0) TRY(consider_partitions(layout, out));

@@ -8,7 +8,6 @@
 struct choice_request {
     struct transformer model;
     struct cluster cluster;
-    struct training_system system;
     int64_t devices, batch, sequence_length; /* batch: sequences of a step */
 };
 

@@ -19,7 +19,7 @@ static double layer_bytes(const struct training *job) {
     /* What is sent to experts, and comes back from them. */
     if (model->experts > 0) whole += 2 * experts_per_token * (double)model->hidden / cut;
     double bytes = BYTES * tokens * (whole + parts);
-    bool scores = job->system.attention == ATTENTION_SCORES && layout->recomputation != RECOMPUTE_ATTENTION;
+    bool scores = system_has(&job->system, WRITES_SCORES) && layout->recomputation != RECOMPUTE_ATTENTION;
     if (scores) bytes += 5 * tokens * (double)layout->sequence_length * (double)model->heads / across;
     return bytes;
 }

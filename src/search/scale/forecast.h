@@ -6,8 +6,8 @@
  * for each pipeline stage, and the lists are replayed by discrete events. Ranks that do the same are simulated once:
  * one for each stage.
  *
- * Files, in the order to read them: training (what is trained, how, and by what), system (training systems by name),
- * layer_cost (a transformer's layer on a rank, and collectives of the partition), replay (instructions and their
+ * Files, in the order to read them: training (what is trained, how, and by what), layer_cost (a
+ * transformer's layer on a rank, and collectives of the partition), replay (instructions and their
  * simulation), stage_program (from a job to instructions), forecast (this: seconds and bytes of a step, and what
  * failing nodes cost), choose (which layout, how many devices). */
 #pragma once

@@ -117,27 +117,16 @@ struct collective_load partition_update(const struct job_costs *costs, double pa
 
 enum { BYTES = 2 }; /* of an element of activations and weights */
 
-/* One rank's share of a layer for a micro-batch. */
-struct share {
-    const struct training *job;
-    const struct gpu *gpu;
-    const struct fabric *fabric;
-    int64_t tokens;   /* of the rank's part of the sequences */
-    int64_t across;   /* tensor ranks */
-    int64_t keys_out; /* width of queries, keys and values together */
-    int64_t ffn_in;   /* width of the MLP's first GEMM */
-};
-
 struct rank_group tensor_group(const struct training *job) {
     int64_t ranks = job->layout.tensor, node = job->cluster.network.devices;
     return ranks <= node ? (struct rank_group){ranks, 1} : (struct rank_group){node, (ranks + node - 1) / node};
 }
 
-static struct share share_of(const struct job_costs *costs) {
+static struct layer_share share_of(const struct job_costs *costs) {
     const struct training *job = costs->job;
     const struct transformer *model = &job->model;
     const struct layout *layout = &job->layout;
-    return (struct share){
+    return (struct layer_share){
         .job = job,
         .gpu = &costs->gpu,
         .fabric = &costs->fabric,
@@ -150,11 +139,10 @@ static struct share share_of(const struct job_costs *costs) {
 
 static int64_t one_or_more(int64_t value) { return value > 0 ? value : 1; }
 
-static bool is_own(const struct share *share) { return system_has(&share->job->system, OWN_KERNELS); }
+static bool is_own(const struct layer_share *share) { return system_has(&share->job->system, OWN_KERNELS); }
 
-/* The GEMM of a weight, or of `count` weights of equal size; backward those for its input and for itself. */
-static double weight_s(const struct share *share, int64_t count, int64_t tokens, int64_t out, int64_t in,
-                       bool backward) {
+double weight_s(const struct layer_share *share, int64_t count, int64_t tokens, int64_t out, int64_t in,
+                bool backward) {
     const struct gpu *gpu = share->gpu;
     if (!backward) return product_s(gpu, count, tokens, out, in);
     double input = product_s(gpu, count, tokens, in, out);
@@ -162,7 +150,7 @@ static double weight_s(const struct share *share, int64_t count, int64_t tokens,
     return input + product_sum_s(gpu, count, in, out, tokens, share->job->system.gradient_bytes);
 }
 
-static double attention_products_s(const struct share *share, bool backward) {
+static double attention_products_s(const struct layer_share *share, bool backward) {
     int64_t hidden = share->job->model.hidden, queries = transformer_query_width(&share->job->model);
     double inputs = 0;
     if (is_own(share) && share->job->model.gated) { /* a GEMM each, as the decoders' weights are */
@@ -176,7 +164,7 @@ static double attention_products_s(const struct share *share, bool backward) {
 }
 
 /* A token visits so many experts. Each of a rank's experts has as many tokens as the others, in one batched GEMM. */
-static double mlp_products_s(const struct share *share, bool backward) {
+static double mlp_products_s(const struct layer_share *share, bool backward) {
     const struct transformer *model = &share->job->model;
     int64_t mine = one_or_more(model->experts / layout_expert_ranks(&share->job->layout));
     int64_t experts_per_token = model->experts > 0 ? model->experts_a_token : 1,
@@ -188,68 +176,25 @@ static double mlp_products_s(const struct share *share, bool backward) {
            weight_s(share, mine, tokens, model->hidden, out, backward);
 }
 
-static double attention_kernel_s(const struct share *share, bool gradient) {
+struct attention_shape share_attention(const struct layer_share *share) {
     const struct layout *layout = &share->job->layout;
     const struct transformer *model = &share->job->model;
-    struct attention_shape shape = {.sequences = layout->micro_batch,
+    return (struct attention_shape){.sequences = layout->micro_batch,
                                     .heads = one_or_more(model->heads / share->across),
                                     .queries = layout->sequence_length / layout->context,
                                     .keys = layout->sequence_length,
-                                    .head_size = transformer_head_size(model),
-                                    .kind = share->job->system.attention};
-    return attention_s(share->gpu, &shape, gradient);
-}
-
-/* Passes over a row, in elements of 16 bits, by elementwise kernels of a layer. Joined: norms read and write a row,
- * additions read two and write one, twice each; queries, keys and values are turned and copied; the activation reads
- * its inputs and writes its result. One by one, RMSNorm is seven kernels in fp32, rotary positions turn fp32 pairs, and
- * SiLU is apart from its GEMM; LayerNorm and GELU are single kernels in either case. */
-struct passes {
-    double residual, keys, activation; /* over hidden, keys_out, and ffn_in + ffn */
-    double kernels;
-};
-static const struct passes joined = {10, 2, 1, 6}, apart = {10, 2, 1, 12}, apart_gated = {40, 12, 1.7, 40};
-
-/* Of the forward's, what the gradients' kernels move. */
-static const double backward_traffic = 1.5;
-
-static const struct passes *passes_of(const struct training *job) {
-    if (system_has(&job->system, FUSED_KERNELS)) return &joined;
-    return job->model.gated ? &apart_gated : &apart;
-}
-
-/* LayerNorm moves a row twice forward and three times backward, two of them a layer. Apex's first kernels reached 896
- * GB/s of that forward and 572 backward on an A100, those of today 1258 and 1163 (NVIDIA/apex, pull request 1037). In
- * passes that backward_traffic counts with. */
-static double norm_passes_again(const struct share *share, bool backward) {
-    if (!system_has(&share->job->system, REREADS_NORMS)) return 0;
-    return backward ? 2 * 3 * (1163.0 / 572 - 1) / backward_traffic : 2 * 2 * (1258.0 / 896 - 1);
-}
-
-static double elementwise_s(const struct share *share, bool backward) {
-    const struct transformer *model = &share->job->model;
-    const struct passes *passes = passes_of(share->job);
-    double across = (double)share->across, cut = share->job->layout.sequence ? across : 1;
-    double active = model->experts > 0 ? (double)model->experts_a_token : 1;
-    double residual = passes->residual + norm_passes_again(share, backward);
-    double elements = residual * (double)model->hidden / cut + passes->keys * (double)share->keys_out / across +
-                      passes->activation * active * (double)(share->ffn_in + model->ffn) / across;
-    /* Tokens are put in the order of their experts and back, each once for each that it visits. */
-    if (model->experts > 0) elements += 4 * active * (double)model->hidden / cut;
-    double traffic = (backward ? backward_traffic : 1) * share->gpu->calibration->elementwise_traffic;
-    double bytes = traffic * BYTES * (double)share->tokens * elements;
-    return streaming_s(share->gpu, bytes) + (passes->kernels - 1) * share->gpu->kernel_s;
+                                    .head_size = transformer_head_size(model)};
 }
 
 /* ---- Ballast's operators ---- */
 
 /* `count` kernels, each of so many elements of 16 bits of each token. */
-static double own_s(const struct share *share, enum op_work work, int64_t count, double elements) {
+static double own_s(const struct layer_share *share, enum op_work work, int64_t count, double elements) {
     return (double)count * class_streaming_s(share->gpu, work, BYTES * (double)share->tokens * elements);
 }
 
 /* A norm reads and writes its row; an activation reads its inputs and writes its result. */
-static double own_norms_s(const struct share *share, double cut) {
+static double own_norms_s(const struct layer_share *share, double cut) {
     const struct transformer *model = &share->job->model;
     double activation = (double)(share->ffn_in + model->ffn) / (double)share->across;
     return own_s(share, OP_WORK_NORM, 2, 2 * (double)model->hidden / cut) + own_s(share, OP_WORK_STREAM, 1, activation);
@@ -258,7 +203,7 @@ static double own_norms_s(const struct share *share, double cut) {
 /* Next to the tensor group's collectives, which add in fp32: activations are converted before and after. All-reduced:
  * residuals are added by kernels of their own, and the input of the group's weights is copied. Cut along the sequence:
  * positions are put in the order of the parts and back, and a rank takes its part of a sum. */
-static double own_tensor_s(const struct share *share, bool backward) {
+static double own_tensor_s(const struct layer_share *share, bool backward) {
     double hidden = (double)share->job->model.hidden, part = hidden / (double)share->across;
     const struct transfer_rate *zero = &share->job->cluster.rates.zero;
     if (share->across == 1) return 0;
@@ -275,7 +220,7 @@ static double own_tensor_s(const struct share *share, bool backward) {
 }
 
 /* Norms, rotary positions, activations, and residual sums that no GEMM has. */
-static double own_elementwise_s(const struct share *share, bool backward) {
+static double own_elementwise_s(const struct layer_share *share, bool backward) {
     const struct transformer *model = &share->job->model;
     double across = (double)share->across, cut = share->job->layout.sequence ? across : 1;
     double queries = (double)transformer_query_width(model), keys = ((double)share->keys_out - queries) / 2;
@@ -290,45 +235,30 @@ static double own_elementwise_s(const struct share *share, bool backward) {
            own_s(share, OP_WORK_STREAM, 1, (double)(2 * share->ffn_in + model->ffn) / across);
 }
 
-/* Multiprocessors that a collective within a node takes from the concurrent GEMM: NCCL has a block for each of its
- * channels ("24 coll channels" in its log of DGX A100 and H100). */
-static const double COLLECTIVE_MULTIPROCESSORS = 24;
-
 double collective_start_s(const struct training *job) {
     const struct cluster_rates *rates = &job->cluster.rates;
     return system_has(&job->system, OWN_KERNELS) ? rates->issue_s + 2 * rates->wake_s : 0;
 }
 
-/* What a collective of the layer's activations adds to the pass: all of its time, or, overlapped with a GEMM, by how
- * much that takes longer. */
-static double tensor_collective_s(const struct share *share, enum comm_kind kind, bool beside) {
+/* A collective of the layer's activations, for which kernels wait. */
+static double own_collective_s(const struct layer_share *share, enum comm_kind kind) {
     const struct training *job = share->job;
     double bytes = (double)share->tokens * (double)job->model.hidden * BYTES;
-    double taken = fmin(1, COLLECTIVE_MULTIPROCESSORS / (double)share->gpu->multiprocessors);
-    double seconds = collective_s(share->fabric, kind, bytes, tensor_group(job)) * (beside ? taken : 1);
-    return seconds + collective_start_s(job);
+    return collective_s(share->fabric, kind, bytes, tensor_group(job)) + collective_start_s(job);
 }
 
-/* Of the attention and of the MLP each: an all-reduce of the result forward and of the input's gradient backward, the
- * latter overlapped with the GEMM of the weight's gradient in systems that overlap. Cut along the sequence (arXiv
- * 2205.05198, section 4.2.2): forward a gather before and a scatter after; backward a gather of the result's gradient,
- * which the next GEMM waits for, and a scatter overlapped with the weight's gradient; systems that overlap keep of the
- * input only a rank's part, and gather it again during the input's gradient. */
-static double tensor_communication_s(const struct share *share, bool backward) {
-    const struct training_system *system = &share->job->system;
-    bool within = system_has(system, OVERLAPS_TENSOR_FORWARD),
-         behind = backward ? system_has(system, OVERLAPS_TENSOR_BACKWARD) : within;
+/* Of the attention and of the MLP each: an all-reduce of the result forward and of the input's gradient backward. Cut
+ * along the sequence (arXiv 2205.05198, section 4.2.2): a gather before and a scatter after, either way. */
+static double own_tensor_communication_s(const struct layer_share *share, bool backward) {
+    (void)backward;
     if (share->across == 1) return 0;
-    if (!share->job->layout.sequence) return 2 * tensor_collective_s(share, COMM_ALL_REDUCE, behind);
-    double seconds =
-        tensor_collective_s(share, COMM_ALL_GATHER, within) + tensor_collective_s(share, COMM_REDUCE_SCATTER, behind);
-    if (backward && behind) seconds += tensor_collective_s(share, COMM_ALL_GATHER, true);
-    return 2 * seconds;
+    if (!share->job->layout.sequence) return 2 * own_collective_s(share, COMM_ALL_REDUCE);
+    return 2 * (own_collective_s(share, COMM_ALL_GATHER) + own_collective_s(share, COMM_REDUCE_SCATTER));
 }
 
 /* Tokens go to the ranks of the experts that they visit, and their results back; backward the same with gradients. All
  * ranks send as much; nothing is computed meanwhile. */
-static double expert_all_to_all_s(const struct share *share) {
+static double expert_all_to_all_s(const struct layer_share *share) {
     const struct training *job = share->job;
     double cut = job->layout.sequence ? (double)share->across : 1;
     double bytes = BYTES * (double)share->tokens / cut * (double)job->model.experts_a_token * (double)job->model.hidden;
@@ -336,67 +266,43 @@ static double expert_all_to_all_s(const struct share *share) {
     return 2 * collective_s(share->fabric, COMM_ALL_TO_ALL, bytes, expert_group(job));
 }
 
-/* Kernels of a layer's pass: GEMMs, attention, elementwise, collectives. A GEMM's gradient is two. */
-static double pass_kernels(const struct share *share, bool backward) {
-    const struct passes *passes = passes_of(share->job);
-    double attention = share->job->system.attention == ATTENTION_SCORES ? 5 : 1,
-           collectives = share->across > 1 ? 2 : 0;
-    return passes->kernels + (backward ? 2 : 1) * (4 + attention) + collectives;
-}
-
-/* Ranks of a tensor group wait for the slowest of them: the mean of the largest of n times that are spread
- * exponentially is theirs times 1 + 1/2 + ... + 1/n. */
-static double slowest_of(int64_t ranks) {
-    double sum = 0;
-    for (int64_t i = 1; i <= ranks; i++)
-        sum += 1 / (double)i;
-    return sum;
-}
-
-static double launches_s(const struct share *share, bool backward) {
-    if (!system_has(&share->job->system, BLOCKS_LAUNCHES)) return 0;
-    return pass_kernels(share, backward) * share->gpu->calibration->launch_s * slowest_of(share->across);
-}
-
 /* Keys and values go around the context group; the part that attention does not hide is not counted. */
-static double recomputed_s(const struct share *share, double forward_s) {
+static double recomputed_s(const struct layer_share *share, double forward_s) {
     switch (share->job->layout.recomputation) {
     case RECOMPUTE_FULL: return forward_s;
     case RECOMPUTE_HALF: return forward_s / 2;
-    case RECOMPUTE_ATTENTION: return attention_kernel_s(share, false);
+    case RECOMPUTE_ATTENTION: return share->job->system.ways->attention_s(share, false);
     case RECOMPUTE_NORMS:
         return is_own(share) ? own_norms_s(share, share->job->layout.sequence ? (double)share->across : 1) : 0;
     default: return 0;
     }
 }
 
-static double pass_elementwise_s(const struct share *share, bool backward) {
-    return is_own(share) ? own_elementwise_s(share, backward) : elementwise_s(share, backward);
+static double layer_pass_s(const struct layer_share *share, bool backward) {
+    const struct system_ways *ways = share->job->system.ways;
+    double seconds = attention_products_s(share, backward) + mlp_products_s(share, backward) +
+                     ways->attention_s(share, backward) + ways->elementwise_s(share, backward) +
+                     ways->tensor_s(share, backward) + expert_all_to_all_s(share);
+    return ways->launches_s ? seconds + ways->launches_s(share, backward) : seconds;
 }
 
-static struct pass_cost layer_cost(const struct share *share) {
-    double forward = attention_products_s(share, false) + mlp_products_s(share, false) +
-                     attention_kernel_s(share, false) + pass_elementwise_s(share, false) +
-                     tensor_communication_s(share, false) + expert_all_to_all_s(share) + launches_s(share, false);
-    double backward = attention_products_s(share, true) + mlp_products_s(share, true) +
-                      attention_kernel_s(share, true) + pass_elementwise_s(share, true) +
-                      tensor_communication_s(share, true) + expert_all_to_all_s(share) + launches_s(share, true);
-    return (struct pass_cost){forward, recomputed_s(share, forward), backward};
+void layer_costs_find(struct job_costs *costs) {
+    struct layer_share share = share_of(costs);
+    double forward = layer_pass_s(&share, false);
+    costs->layers.layer = (struct pass_cost){forward, recomputed_s(&share, forward), layer_pass_s(&share, true)};
+    costs->job->system.ways->find_ends(&share, &costs->layers);
 }
-
-/* Systems pad the vocabulary's rows, so that GEMMs with them are aligned. */
-static int64_t padded(int64_t rows) { return (rows + 127) / 128 * 128; }
 
 /* Of a tensor group's embedding, whose rows it holds in parts, and of the head's input gradient: a sum. */
-static double own_sum_s(const struct share *share) {
+static double own_sum_s(const struct layer_share *share) {
     if (share->across == 1) return 0;
-    return tensor_collective_s(share, COMM_ALL_REDUCE, false) +
+    return own_collective_s(share, COMM_ALL_REDUCE) +
            own_s(share, OP_WORK_STREAM, 2, 3 * (double)share->job->model.hidden);
 }
 
 /* The backward multiplies anew for its logits, and again for both gradients, and has the loss between them; a tensor
  * group joins what its parts of the vocabulary say of it before. Behind a last norm. */
-static struct pass_cost own_head_cost(const struct share *share) {
+static struct pass_cost own_head_cost(const struct layer_share *share) {
     const struct transformer *model = &share->job->model;
     int64_t vocab = (model->vocab + share->across - 1) / share->across;
     double logits = (double)share->tokens * (double)vocab, row = (double)model->hidden;
@@ -411,52 +317,77 @@ static struct pass_cost own_head_cost(const struct share *share) {
     return cost;
 }
 
-/* Logits are written, read for the loss and its gradient, and turned to fp32 where the system does that. */
-static struct pass_cost head_cost(const struct share *share) {
-    const struct transformer *model = &share->job->model;
-    int64_t vocab = padded(model->vocab / share->across);
-    double logits = (double)share->tokens * (double)vocab;
-    double bytes = system_has(&share->job->system, FP32_LOSS) ? 14 : 4;
-    return (struct pass_cost){
-        .forward_s =
-            weight_s(share, 1, share->tokens, vocab, model->hidden, false) + streaming_s(share->gpu, bytes * logits),
-        .backward_s =
-            weight_s(share, 1, share->tokens, vocab, model->hidden, true) + streaming_s(share->gpu, bytes * logits),
-    };
-}
-
 /* Rows of 16 bits are read and written; of the gradient rows in fp32. */
-static struct pass_cost own_embedding_cost(const struct share *share) {
+static struct pass_cost own_embedding_cost(const struct layer_share *share) {
     double row = (double)share->job->model.hidden;
     return (struct pass_cost){.forward_s = own_s(share, OP_WORK_LOOKUP, 1, 2 * row) + own_sum_s(share),
                               .backward_s = own_s(share, OP_WORK_LOOKUP_GRAD, 1, 5 * row)};
 }
 
-static struct pass_cost embedding_cost(const struct share *share) {
-    double bytes = 2 * BYTES * (double)share->tokens * (double)share->job->model.hidden;
-    return (struct pass_cost){.forward_s = streaming_s(share->gpu, bytes),
-                              .backward_s = streaming_s(share->gpu, 2 * bytes)};
-}
-
 /* The weight in 16 bits, its gradient, and master weight and two moments in fp32, all but the gradient written too. */
 static const double ADAMW_BYTES = 30;
 
-void layer_costs_find(struct job_costs *costs) {
-    const struct training *job = costs->job;
-    const struct gpu *gpu = &costs->gpu;
-    struct layer_costs *out = &costs->layers;
-    struct share share = share_of(costs);
-    /* AdamW reads and writes two moments and the master weight in fp32, reads a gradient, writes a weight; the norm and
-     * its clipping read and write gradients before. */
-    double adam = 6 * 4 + (double)job->system.gradient_bytes + 2, norm = 3 * (double)job->system.gradient_bytes;
-    *out = (struct layer_costs){.layer = layer_cost(&share),
-                                .embedding = embedding_cost(&share),
-                                .head = head_cost(&share),
-                                .parameter_s = (adam + norm) / gpu->bytes_per_s};
-    if (!system_has(&job->system, OWN_KERNELS)) return;
-    out->embedding = own_embedding_cost(&share);
-    out->head = own_head_cost(&share);
+static void own_ends(const struct layer_share *share, struct layer_costs *out) {
+    const struct gpu *gpu = share->gpu;
+    out->embedding = own_embedding_cost(share);
+    out->head = own_head_cost(share);
     out->parameter_s =
         ADAMW_BYTES / gpu->class_bytes_per_s[OP_WORK_OPTIMIZER] + 4 / gpu->class_bytes_per_s[OP_WORK_SQUARED_NORM];
-    out->gradient_zero_s = 4 / job->cluster.rates.zero.bytes_per_s;
+    out->gradient_zero_s = 4 / share->job->cluster.rates.zero.bytes_per_s;
 }
+
+/* Each micro-batch's gradients start from zeros, and the shard of their sum is added to the others'. */
+static double own_gradient_s(const struct job_costs *costs, double parameters) {
+    const struct training *job = costs->job;
+    if (job->layout.partition.parameters == 1) return 0;
+    double moved = 4 + 12 / (double)job->layout.partition.gradients;
+    return moved * parameters / job->cluster.rates.zero.bytes_per_s;
+}
+
+static struct gpu own_gpu(const struct training *job, const struct calibration *calibration) {
+    struct gpu gpu = gpu_describe_own(&job->cluster.device, calibration, ROOFLINE_EXPECTED);
+    gpu.kernel_s = job->cluster.rates.issue_s;
+    return gpu;
+}
+
+static double own_attention_s(const struct layer_share *share, bool gradient) {
+    struct attention_shape shape = share_attention(share);
+    return attention_s(share->gpu, &shape, gradient);
+}
+
+/* Layers of the last part, next to the head, for which the fullest part takes least; the others have as many as each
+ * other. Ballast cuts stages by what blocks take (plan/layout/pipeline.h). */
+static int64_t own_last_layers(const struct job_costs *costs, int64_t parts) {
+    double head = pass_s(&costs->layers.head) / pass_s(&costs->layers.layer);
+    int64_t layers = costs->job->model.layers, max = layers - (parts - 1), best = 1;
+    int64_t level = (int64_t)fmax(((double)layers + head) / (double)parts - head, 1);
+    double best_max = INFINITY;
+    for (int64_t count = level; count <= level + 1 && count <= max; count++) {
+        double fullest = fmax((double)((layers - count + parts - 2) / (parts - 1)), (double)count + head);
+        if (fullest < best_max) best_max = fullest, best = count;
+    }
+    return best;
+}
+
+static int64_t own_part_layers(const struct job_costs *costs, int64_t parts, int64_t part) {
+    int64_t last = own_last_layers(costs, parts), others = costs->job->model.layers - last;
+    if (part == parts - 1) return last;
+    return others / (parts - 1) + (part >= parts - 1 - others % (parts - 1));
+}
+
+static const struct system_ways own_ways = {.gpu = own_gpu,
+                                            .attention_s = own_attention_s,
+                                            .elementwise_s = own_elementwise_s,
+                                            .tensor_s = own_tensor_communication_s,
+                                            .find_ends = own_ends,
+                                            .gradient_s = own_gradient_s,
+                                            .part_layers = own_part_layers};
+
+/* Fused attention, everything that moves overlapped with compute, gradients in fp32. */
+const struct training_system training_system_ballast = {.name = "Ballast",
+                                                        .ways = &own_ways,
+                                                        .gradient_bytes = 4,
+                                                        .state_bytes = 18,
+                                                        .traits = OWN_KERNELS | SUMS_BY_PRODUCT | OVERLAPS_PARAMETERS |
+                                                                  OVERLAPS_GRADIENTS,
+                                                        .gathers = 1};

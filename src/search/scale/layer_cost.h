@@ -31,6 +31,37 @@ struct job_costs {
 /* Finds costs->layers, from all else. */
 void layer_costs_find(struct job_costs *costs);
 
+/* One rank's share of a layer for a micro-batch. */
+struct layer_share {
+    const struct training *job;
+    const struct gpu *gpu;
+    const struct fabric *fabric;
+    int64_t tokens;   /* of the rank's part of the sequences */
+    int64_t across;   /* tensor ranks */
+    int64_t keys_out; /* width of queries, keys and values together */
+    int64_t ffn_in;   /* width of the MLP's first GEMM */
+};
+/* The GEMM of a weight, or of `count` weights of equal size; backward those for its input and for itself. */
+double weight_s(const struct layer_share *share, int64_t count, int64_t tokens, int64_t out, int64_t in, bool backward);
+/* The attention of a micro-batch. */
+struct attention_shape share_attention(const struct layer_share *share);
+
+/* What each training system does its own way. Seconds are of a layer's pass over a share. */
+struct system_ways {
+    struct gpu (*gpu)(const struct training *job, const struct calibration *calibration);
+    double (*attention_s)(const struct layer_share *share, bool gradient);
+    double (*elementwise_s)(const struct layer_share *share, bool backward);
+    double (*launches_s)(const struct layer_share *share, bool backward); /* for which the GPU waits; NULL: none */
+    /* Collectives of the tensor group: what they add to the pass. */
+    double (*tensor_s)(const struct layer_share *share, bool backward);
+    /* Sets all but the layer's. */
+    void (*find_ends)(const struct layer_share *share, struct layer_costs *out);
+    /* Of a layer of so many parameters: its gradients in memory after a backward, next to what their GEMMs write. */
+    double (*gradient_s)(const struct job_costs *costs, double parameters);
+    /* Layers of the part in this place, of two or more into which the model is cut. */
+    int64_t (*part_layers)(const struct job_costs *costs, int64_t parts, int64_t part);
+};
+
 /* Collectives of the partition of states: which ranks take part (AMSP, arXiv 2311.00257). All bytes are of one
  * rank's share under tensor parallelism. */
 

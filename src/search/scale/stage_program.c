@@ -5,52 +5,18 @@
 void job_costs_find(const struct training *job, const struct calibration *calibration, struct job_costs *out) {
     const struct layout *layout = &job->layout;
     *out = (struct job_costs){.job = job,
-                              .gpu = system_has(&job->system, OWN_KERNELS)
-                                         ? gpu_describe_own(&job->cluster.device, calibration, ROOFLINE_EXPECTED)
-                                         : gpu_describe(&job->cluster.device, calibration),
+                              .gpu = job->system.ways->gpu(job, calibration),
                               .fabric = fabric_describe(&job->cluster, calibration->congestion)};
-    if (system_has(&job->system, OWN_KERNELS)) out->gpu.kernel_s = job->cluster.rates.issue_s;
     out->pipeline = (struct pipeline_shape){
         (int32_t)layout->pipeline, pipeline_chunks(layout->pipeline, layout->virtual_stages, layout->micro_batches),
         (int32_t)layout->micro_batches};
     layer_costs_find(out);
 }
 
-/* Layers of the first `count` of the parts, filled one after the other; the last ones have one at least. */
-static int64_t filled_until(int64_t layers, int64_t parts, int64_t count) {
-    int64_t filled = count * ((layers + parts - 1) / parts), max = layers - (parts - count);
-    return filled < max ? filled : max;
-}
-
-/* Layers of the last part, next to the head, for which the fullest part takes least; the others have as many as each
- * other. Ballast cuts stages by what blocks take (plan/layout/pipeline.h). */
-static int64_t last_layers(const struct job_costs *costs, int64_t parts) {
-    double head = pass_s(&costs->layers.head) / pass_s(&costs->layers.layer);
-    int64_t layers = costs->job->model.layers, max = layers - (parts - 1), best = 1;
-    int64_t level = (int64_t)fmax(((double)layers + head) / (double)parts - head, 1);
-    double best_max = INFINITY;
-    for (int64_t count = level; count <= level + 1 && count <= max; count++) {
-        double fullest = fmax((double)((layers - count + parts - 2) / (parts - 1)), (double)count + head);
-        if (fullest < best_max) best_max = fullest, best = count;
-    }
-    return best;
-}
-
-static int64_t balanced_layers(const struct job_costs *costs, int64_t parts, int64_t part) {
-    int64_t last = last_layers(costs, parts), others = costs->job->model.layers - last;
-    if (part == parts - 1) return last;
-    return others / (parts - 1) + (part >= parts - 1 - others % (parts - 1));
-}
-
 int64_t stage_layers(const struct job_costs *costs, int32_t stage, int32_t chunk) {
-    int64_t parts = (int64_t)costs->pipeline.stages * costs->pipeline.chunks, layers = costs->job->model.layers;
-    int64_t part = (int64_t)chunk * costs->pipeline.stages + stage;
-    if (parts > 1 && system_has(&costs->job->system, OWN_KERNELS)) return balanced_layers(costs, parts, part);
-    bool with_tables = parts > 1 && layers % parts != 0 && (layers + 2) % parts == 0;
-    if (with_tables) return (layers + 2) / parts - (part == 0) - (part == parts - 1);
-    if (system_has(&costs->job->system, FILLS_STAGES))
-        return filled_until(layers, parts, part + 1) - filled_until(layers, parts, part);
-    return layers / parts + (part < layers % parts);
+    int64_t parts = (int64_t)costs->pipeline.stages * costs->pipeline.chunks;
+    if (parts == 1) return costs->job->model.layers;
+    return costs->job->system.ways->part_layers(costs, parts, (int64_t)chunk * costs->pipeline.stages + stage);
 }
 
 static bool is_first(int32_t stage, int32_t chunk) { return stage == 0 && chunk == 0; }
@@ -372,16 +338,6 @@ static void join_stages(const struct maker *maker) {
                 }
 }
 
-/* Bytes moved for a parameter's gradient after a backward, next to the 2 that its GEMM writes: turned to the type in
- * which it is scattered, or added to the sum of the micro-batches before by a kernel of its own. */
-static double gradient_traffic(const struct training *job) {
-    double bytes = (double)job->system.gradient_bytes;
-    if (system_has(&job->system, OWN_KERNELS)) return 0;
-    if (job->layout.partition.parameters > 1) return bytes > 2 ? 2 + bytes : 0;
-    if (training_sums_by_product(job)) return 0;
-    return job->layout.micro_batches > 1 ? 2 + 2 * bytes : 0;
-}
-
 static bool gathers_twice(const struct training *job, double layer) {
     int64_t kept = job->system.kept_parameters;
     return kept > 0 && layer > (double)kept && job->layout.recomputation == RECOMPUTE_FULL;
@@ -389,8 +345,8 @@ static bool gathers_twice(const struct training *job, double layer) {
 
 static void find_collectives(struct maker *maker) {
     const struct training *job = maker->costs->job;
-    double layer = layer_parameters(maker->costs), traffic = gradient_traffic(job);
-    maker->gradient_s = traffic > 0 ? streaming_s(&maker->costs->gpu, traffic * layer) : 0;
+    double layer = layer_parameters(maker->costs);
+    maker->gradient_s = job->system.ways->gradient_s(maker->costs, layer);
     maker->gather = partition_gather(maker->costs, layer);
     maker->again = partition_gather_again(maker->costs, layer);
     if (gathers_twice(job, layer)) maker->again.seconds *= 2;
@@ -398,10 +354,6 @@ static void find_collectives(struct maker *maker) {
     maker->reduce = reduce_of(maker->costs, layer - expert_share(maker->costs), expert_share(maker->costs));
     maker->table = partition_gather(maker->costs, table_share(maker->costs));
     maker->table_scatter = partition_scatter(maker->costs, table_share(maker->costs));
-    if (!system_has(&job->system, OWN_KERNELS) || job->layout.partition.parameters == 1) return;
-    /* Each micro-batch's gradients start from zeros, and the shard of their sum is added to the others'. */
-    double moved = 4 + 12 / (double)job->layout.partition.gradients;
-    maker->gradient_s = moved * layer / job->cluster.rates.zero.bytes_per_s;
 }
 
 enum status stage_program_make(const struct job_costs *costs, struct replay *out) {

@@ -7,10 +7,7 @@
 
 void job_costs_find(const struct training *job, const struct calibration *calibration, struct job_costs *out);
 
-/* Layers of a stage's chunk: as even as they can be. Where embedding and head make the number of layers a multiple of
- * the chunks, each takes a layer's place (NVIDIA/Megatron-LM, account_for_embedding_in_pipeline_split;
- * Megatron-DeepSpeed, pp-partition-method type:transformer|embedding); else the first ones have one more, or, in
- * systems that fill stages, the last ones have what is left. */
+/* Layers of a stage's chunk. */
 int64_t stage_layers(const struct job_costs *costs, int32_t stage, int32_t chunk);
 /* A rank's parameters of a layer: tensor parallelism's share, and of experts its own. */
 double layer_parameters(const struct job_costs *costs);

@@ -38,8 +38,8 @@ double transformer_token_flops(const struct transformer *model, int64_t sequence
 }
 
 bool training_sums_by_product(const struct training *job) {
-    if (job->system.sum == SUM_BY_PRODUCT_OF_STAGES) return job->layout.pipeline > 1;
-    return job->system.sum == SUM_BY_PRODUCT;
+    return system_has(&job->system, SUMS_BY_PRODUCT) ||
+           (job->layout.pipeline > 1 && system_has(&job->system, SUMS_BY_PRODUCT_OF_STAGES));
 }
 
 static enum status refuse(const char *field, const char *why) {

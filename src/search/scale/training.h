@@ -59,39 +59,30 @@ static inline int64_t layout_expert_ranks(const struct layout *layout) {
     return layout->expert > 1 ? layout->expert : 1;
 }
 
-enum gradient_sum {
-    SUM_BY_KERNEL,            /* after the GEMM of the gradient */
-    SUM_BY_PRODUCT,           /* the GEMM adds to it */
-    SUM_BY_PRODUCT_OF_STAGES, /* the same where there is pipeline parallelism, else by a kernel */
-};
-
 /* How a training system works. */
 enum system_trait {
     OWN_KERNELS = 1 << 0,     /* Ballast's operators: by the cost model of compiled programs (machine/kernel_cost.h) */
-    FUSED_KERNELS = 1 << 1,   /* elementwise kernels are joined, by a compiler or by hand */
-    REREADS_NORMS = 1 << 2,   /* LayerNorm by apex's first kernels, which read their rows again */
-    BLOCKS_LAUNCHES = 1 << 3, /* each kernel is launched after the one before has ended (CUDA_LAUNCH_BLOCKING) */
-    FP32_LOSS = 1 << 4,       /* logits are turned to fp32 in memory */
-    OVERLAPS_PARAMETERS = 1 << 5,      /* gathers run ahead, overlapped with forward and backward */
-    OVERLAPS_GRADIENTS = 1 << 6,       /* gradients are reduced during the last backward */
-    OVERLAPS_UPDATE = 1 << 7,          /* new parameters are handed out during the next forward */
-    OVERLAPS_TENSOR_FORWARD = 1 << 8,  /* collectives of tensor parallelism overlap with parts of their GEMMs */
-    OVERLAPS_TENSOR_BACKWARD = 1 << 9, /* or, in the backward, overlapped with the GEMMs of weights' gradients */
-    BROADCASTS = 1 << 10,              /* new parameters go out by a broadcast from each owner, not an all-gather */
-    CUTS_SEQUENCE = 1 << 11, /* norms and residuals are cut along the sequence where there is tensor parallelism */
-    INTERLEAVES = 1 << 12,   /* can give a stage several chunks of the layers */
-    CUTS_SENDS = 1 << 13,    /* stages send each other's activations cut among the tensor ranks */
-    FILLS_STAGES = 1 << 14,  /* stages have as many layers as the fullest, one after the other, until none are left */
+    SUMS_BY_PRODUCT = 1 << 1, /* the GEMM of a weight's gradient adds to the sum of the micro-batches, else a kernel */
+    SUMS_BY_PRODUCT_OF_STAGES = 1 << 2, /* the same where there is pipeline parallelism */
+    WRITES_SCORES = 1 << 3,             /* attention writes its scores to memory */
+    FP32_LOSS = 1 << 4,                 /* logits are turned to fp32 in memory */
+    OVERLAPS_PARAMETERS = 1 << 5,       /* gathers run ahead, overlapped with forward and backward */
+    OVERLAPS_GRADIENTS = 1 << 6,        /* gradients are reduced during the last backward */
+    OVERLAPS_UPDATE = 1 << 7,           /* new parameters are handed out during the next forward */
+    BROADCASTS = 1 << 10,               /* new parameters go out by a broadcast from each owner, not an all-gather */
+    CUTS_SENDS = 1 << 11,               /* stages send each other's activations cut among the tensor ranks */
+    WAYS_TRAIT_MIN = 1 << 13,           /* traits from here on are those that only the system's ways know */
 };
 
-/* Constants of its code at the time, none of them fitted (system.c has those with names). */
+struct system_ways; /* search/scale/layer_cost.h */
+
+/* Constants of its code at the time, none of them fitted. */
 struct training_system {
     const char *name;
-    enum attention_kind attention;
-    enum gradient_sum sum;   /* how a weight's gradient is added to the sum of the micro-batches */
+    const struct system_ways *ways;
     int64_t gradient_bytes;  /* of an element while gradients are reduced */
     int64_t state_bytes;     /* of a parameter in all, where nothing is cut */
-    unsigned traits;         /* enum system_trait */
+    unsigned traits;         /* enum system_trait, and those of its ways */
     int64_t pass_bytes;      /* of a parameter that a rank has, besides those: gradients of a pass, where their sum is
                                 apart from them */
     int64_t update_bytes;    /* of a parameter that a rank updates, besides those, where parameters are not cut */
@@ -103,12 +94,7 @@ struct training_system {
                                 0: none is */
 };
 
-static inline bool system_has(const struct training_system *system, enum system_trait trait) {
-    return system->traits & (unsigned)trait;
-}
-static inline void system_set(struct training_system *system, enum system_trait trait, bool has) {
-    system->traits = has ? system->traits | (unsigned)trait : system->traits & ~(unsigned)trait;
-}
+static inline bool system_has(const struct training_system *system, unsigned trait) { return system->traits & trait; }
 
 struct training {
     struct transformer model;
@@ -122,5 +108,5 @@ bool training_sums_by_product(const struct training *job);
 /* BAD_INPUT "layout: FIELD: ..." where sizes do not divide or groups are larger than what they cut. */
 enum status training_check(const struct training *job);
 
-/* The system whose name is in the text ("torchtitan FSDP2"); the first of the list that is. NULL: none is. */
-const struct training_system *training_system_find(const char *text);
+/* What `ballast plan` plans for: Ballast itself. */
+extern const struct training_system training_system_ballast;
