@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "plan/layout/intra_op.h"
 #include "support/case_results.h"
+#include "support/intra_op_check.h"
 
 #define VALUE_MAX 1e15 /* of a cost, or bytes */
 /* Costs are counted in thousandths, or in larger units where that would be too many of them. */

@@ -15,6 +15,9 @@ enum status case_parse_layout(const char *place, const char *field, const json_t
 /* The same of a field of an object, for a tensor of `rank`, or of any rank where that is -1, which it then is. */
 enum status case_read_layout(const char *place, const json_t *object, const char *field, const struct device_mesh *mesh,
                              int *rank, struct layout *out);
+/* What mesh_rows_search takes for granted of one or more devices. BAD_INPUT when a pair is missing, twice there, or out
+ * of range. */
+enum status case_check_pairs(int count, const struct device_pair *pairs, int pair_count);
 json_t *case_layout_to_json(const struct layout *layout, int rank);
 
 /* --- layouts and meshes in themselves --- */

@@ -71,6 +71,34 @@ static enum status read_search(const char *place, const json_t *object, struct s
     return STATUS_OK;
 }
 
+static enum status check_each(int count, const struct device_pair *pairs, int pair_count, bool *seen) {
+    for (int i = 0; i < pair_count; i++) {
+        const struct device_pair *pair = &pairs[i];
+        if (pair->first < 0 || pair->second >= count || pair->first >= pair->second)
+            return status_set(STATUS_BAD_INPUT, "pair %d: devices %d and %d: must be ascending and below %d", i,
+                              pair->first, pair->second, count);
+        if (!(pair->s_per_byte >= 0 && isfinite(pair->s_per_byte)))
+            return status_set(STATUS_BAD_INPUT, "pair %d: %g s a byte: must be 0 or more", i, pair->s_per_byte);
+        size_t at = (size_t)pair->first * (size_t)count + (size_t)pair->second;
+        if (seen[at])
+            return status_set(STATUS_BAD_INPUT, "pair %d: devices %d and %d are there twice", i, pair->first,
+                              pair->second);
+        seen[at] = true;
+    }
+    if ((int64_t)pair_count != (int64_t)count * (count - 1) / 2)
+        return status_set(STATUS_BAD_INPUT, "%d pairs: %d devices have %lld", pair_count, count,
+                          (long long)count * (count - 1) / 2);
+    return STATUS_OK;
+}
+
+enum status case_check_pairs(int count, const struct device_pair *pairs, int pair_count) {
+    bool *seen = mem_array((size_t)count * (size_t)count, sizeof *seen);
+    if (!seen) return STATUS_FAILED;
+    enum status status = check_each(count, pairs, pair_count, seen);
+    mem_free(seen);
+    return status;
+}
+
 static json_t *rows_to_json(const struct search *search, const struct mesh_rows *rows) {
     json_t *array = json_array();
     for (int r = 0; r < rows->rows; r++) {
@@ -87,6 +115,7 @@ static enum status add_rows(const json_t *object, const struct search *search, s
                             struct case_results *out) {
     struct mesh_rows rows;
     const json_t *answer = json_object_get(object, "best_logical_mesh");
+    TRY(case_named(result->place, case_check_pairs(search->count, search->pairs, search->pair_count)));
     TRY(case_named(result->place, mesh_rows_search(search->count, search->pairs, search->pair_count, &rows)));
     json_t *found = rows_to_json(search, &rows);
     result->objective = rows.rows;

@@ -51,13 +51,10 @@ struct intra_op_solution {
     int64_t nodes_searched;
 };
 
-/* BAD_INPUT naming node, edge or moment. */
-enum status intra_op_check(const struct intra_op_program *program);
-
-/* `node_limit` bounds the partial choices of the search; CBC then comes in only where it found none, for a few nodes;
- * 0: as many as are usual, and CBC where the search proves nothing. NO_FIT where no choices fit the memory limit or all
- * meet a forbidden pair; FAILED, with out->given_up, where the limit was met before any was found. Free `out` with
- * intra_op_solution_free. */
+/* `program` is valid. `node_limit` bounds the partial choices of the search; CBC then comes in only where it found
+ * none, for a few nodes; 0: as many as are usual, and CBC where the search proves nothing. NO_FIT where no choices fit
+ * the memory limit or all meet a forbidden pair; FAILED, with out->given_up, where the limit was met before any was
+ * found. Free `out` with intra_op_solution_free. */
 enum status intra_op_solve(const struct intra_op_program *program, int64_t node_limit, struct intra_op_solution *out);
 void intra_op_solution_free(struct intra_op_solution *solution);
 

@@ -254,39 +254,6 @@ static enum status find(const struct table *table, const double *times, size_t c
     return STATUS_OK;
 }
 
-static enum status check_costs(const struct stage_problem *problem) {
-    for (int first = 0; first < problem->layers; first++) {
-        for (int last = first; last < problem->layers; last++) {
-            for (int m = 0; m < problem->submesh_count; m++) {
-                const struct stage_cost *cost = cost_of(problem, first, last, m);
-                if (!(cost->seconds >= 0))
-                    return status_set(STATUS_BAD_INPUT, "layers %d to %d on submesh %d: %g s: must be 0 or more", first,
-                                      last, m, cost->seconds);
-                if (cost->held_bytes < 0 || cost->wave_bytes < 0)
-                    return status_set(STATUS_BAD_INPUT, "layers %d to %d on submesh %d: bytes below 0", first, last, m);
-            }
-        }
-    }
-    return STATUS_OK;
-}
-
-static enum status check(const struct stage_problem *problem) {
-    if (problem->layers < 1 || problem->layers > STAGE_LAYERS_MAX)
-        return status_set(STATUS_BAD_INPUT, "%d layers: must be 1 to %d", problem->layers, STAGE_LAYERS_MAX);
-    if (problem->devices < 1 || problem->devices > STAGE_DEVICES_MAX)
-        return status_set(STATUS_BAD_INPUT, "%d devices: must be 1 to %d", problem->devices, STAGE_DEVICES_MAX);
-    if (problem->submesh_count < 1 || problem->submesh_count > STAGE_SUBMESHES_MAX)
-        return status_set(STATUS_BAD_INPUT, "%d submeshes: must be 1 to %d", problem->submesh_count,
-                          STAGE_SUBMESHES_MAX);
-    if (problem->waves < 1)
-        return status_set(STATUS_BAD_INPUT, "%lld waves: must be at least 1", (long long)problem->waves);
-    for (int m = 0; m < problem->submesh_count; m++)
-        if (problem->submesh_devices[m] < 1)
-            return status_set(STATUS_BAD_INPUT, "submesh %d: %d devices: must be at least 1", m,
-                              problem->submesh_devices[m]);
-    return check_costs(problem);
-}
-
 static enum status table_create(const struct stage_problem *problem, struct table *out) {
     int max = problem->layers < problem->devices ? problem->layers : problem->devices;
     size_t rows = (size_t)(max + 1) * (size_t)(problem->layers + 1), entries = rows * (size_t)(problem->devices + 1);
@@ -310,7 +277,8 @@ enum status stage_cut_find(const struct stage_problem *problem, struct stage_cut
     AUTO(stage_cut_free) struct stage_cut cut = {0};
     double *times = NULL;
     size_t count = 0;
-    TRY(check(problem));
+    if (problem->layers > STAGE_LAYERS_MAX)
+        return status_set(STATUS_BAD_INPUT, "%d layers: must be 1 to %d", problem->layers, STAGE_LAYERS_MAX);
     TRY(table_create(problem, &table));
     enum status status = list_longest(problem, &times, &count);
     if (status == STATUS_OK) status = find(&table, times, count, &cut);

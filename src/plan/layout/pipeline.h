@@ -75,8 +75,8 @@ struct stage_cut {
 };
 
 /* The fastest, exactly; of equally fast ones the one whose longest stage is shortest, then whose first stage is the
- * shortest with the first submesh. NO_FIT where no cut uses all devices within their memory; BAD_INPUT naming what is
- * out of range. Free with stage_cut_free. */
+ * shortest with the first submesh. NO_FIT where no cut uses all devices within their memory; BAD_INPUT for too many
+ * layers or devices. Free with stage_cut_free. */
 enum status stage_cut_find(const struct stage_problem *problem, struct stage_cut *out);
 void stage_cut_free(struct stage_cut *cut);
 

@@ -72,28 +72,7 @@ double device_mesh_all_to_all_s(const struct device_mesh *mesh, unsigned axes, d
 
 /* Rows of a mesh from what was measured between pairs of devices. */
 
-enum { DEVICES_MAX = 4096 };
 #define CLASS_SPREAD 1.1 /* a class holds the pairs within so much of its fastest */
-
-static enum status check_pairs(int count, const struct device_pair *pairs, int pair_count, bool *seen) {
-    for (int i = 0; i < pair_count; i++) {
-        const struct device_pair *pair = &pairs[i];
-        if (pair->first < 0 || pair->second >= count || pair->first >= pair->second)
-            return status_set(STATUS_BAD_INPUT, "pair %d: devices %d and %d: must be ascending and below %d", i,
-                              pair->first, pair->second, count);
-        if (!(pair->s_per_byte >= 0 && isfinite(pair->s_per_byte)))
-            return status_set(STATUS_BAD_INPUT, "pair %d: %g s a byte: must be 0 or more", i, pair->s_per_byte);
-        size_t at = (size_t)pair->first * (size_t)count + (size_t)pair->second;
-        if (seen[at])
-            return status_set(STATUS_BAD_INPUT, "pair %d: devices %d and %d are there twice", i, pair->first,
-                              pair->second);
-        seen[at] = true;
-    }
-    if ((int64_t)pair_count != (int64_t)count * (count - 1) / 2)
-        return status_set(STATUS_BAD_INPUT, "%d pairs: %d devices have %lld", pair_count, count,
-                          (long long)count * (count - 1) / 2);
-    return STATUS_OK;
-}
 
 ORDER_BY(compare_pairs, struct device_pair, item->s_per_byte)
 
@@ -161,11 +140,6 @@ static void balance(int count, struct mesh_rows *rows) {
 }
 
 enum status mesh_rows_search(int count, const struct device_pair *pairs, int pair_count, struct mesh_rows *out) {
-    if (count < 1 || count > DEVICES_MAX)
-        return status_set(STATUS_BAD_INPUT, "%d devices: must be 1 to %d", count, DEVICES_MAX);
-    AUTO_FREE bool *seen = mem_array((size_t)count * (size_t)count, sizeof *seen);
-    if (!seen) return STATUS_FAILED;
-    TRY(check_pairs(count, pairs, pair_count, seen));
     AUTO_FREE struct device_pair *sorted = mem_array((size_t)pair_count + 1, sizeof *sorted);
     AUTO_FREE int *lead = mem_array((size_t)count, sizeof *lead);
     AUTO(mesh_rows_free) struct mesh_rows rows = {.devices = mem_array((size_t)count, sizeof *rows.devices)};
@@ -367,20 +341,8 @@ static void solve_from(const struct conversions *c, int source, struct search *s
     }
 }
 
-static enum status check_shape(const struct layout_shape *shape, int64_t element_bytes) {
-    if (shape->rank < 0 || shape->rank > LAYOUT_RANK_MAX)
-        return status_set(STATUS_BAD_INPUT, "a tensor of rank %d: must be 0 to %d", shape->rank, LAYOUT_RANK_MAX);
-    int64_t bytes = element_bytes;
-    for (int d = 0; d < shape->rank && bytes > 0; d++)
-        if (shape->dims[d] < 1 || __builtin_mul_overflow(bytes, shape->dims[d], &bytes)) bytes = 0;
-    if (bytes > 0) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "a tensor with a dimension below 1, or of more bytes than 63 bits count");
-}
-
 enum status conversions_create(const struct device_mesh *mesh, const struct layout_shape *shape, int64_t element_bytes,
                                step_pricer *pricer, struct conversions *out) {
-    TRY(device_mesh_check(mesh));
-    TRY(check_shape(shape, element_bytes));
     size_t count = (size_t)layout_count(mesh, shape->rank);
     AUTO(conversions_free)
     struct conversions made = {

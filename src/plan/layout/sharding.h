@@ -64,8 +64,7 @@ struct mesh_rows {
 /* Two axes for `count` devices, of which each pair was measured. Pairs are put in classes of times per byte within 10%;
  * from the fastest class up, but never the slowest, the first whose pairs touch every device gives the rows, as its
  * connected components, if these are of one size. Otherwise rows and columns as equal as they can be, columns the
- * larger (Colossal-Auto's AlphaBetaProfiler). BAD_INPUT when a pair is missing, twice there, or out of range. Free
- * with mesh_rows_free. */
+ * larger (Colossal-Auto's AlphaBetaProfiler). FAILED without memory. Free with mesh_rows_free. */
 enum status mesh_rows_search(int count, const struct device_pair *pairs, int pair_count, struct mesh_rows *out);
 void mesh_rows_free(struct mesh_rows *rows);
 
