@@ -55,9 +55,9 @@ enum status candidate_check_collectives(const struct plan_candidate *candidate) 
                        "leave it out, or send all by way of the host's memory: --gpu-collectives host");
 }
 
-/* ---- what its search is told ---- */
+/* ---- input of its search ---- */
 
-/* What a program that trains nothing reads are parameters, so they alone are cut. */
+/* A program that does not train only reads parameters, so only parameters are sharded. */
 static int keep_inference(struct partition *list, int count) {
     int kept = 0;
     for (int i = 0; i < count; i++)
@@ -65,7 +65,7 @@ static int keep_inference(struct partition *list, int count) {
     return kept;
 }
 
-/* What is refused for ranks of that place is not tried. */
+/* Drops the partitions that are illegal for ranks of that place. */
 static int keep_legal(const struct plan *plan, struct partition *list, int count) {
     struct plan own = *plan;
     int kept = 0;
@@ -77,8 +77,8 @@ static int keep_legal(const struct plan *plan, struct partition *list, int count
     return kept;
 }
 
-/* So many times the tries of one rank's search: there are up to a hundred partitions, most of which are bounded
- * away. */
+/* Factor on the number of tries of a single-rank search. There are up to a hundred partitions, most of which bounds
+ * rule out. */
 enum { RANKS_TRY_MORE = 4, COMPILED_FEWEST = 4 };
 
 static enum status list_partitions(const struct plan_candidate *candidate, struct search_input *input,
@@ -103,8 +103,8 @@ static enum status list_partitions(const struct plan_candidate *candidate, struc
     return STATUS_OK;
 }
 
-/* A program has instructions for each micro-batch of a wave, so those of few micro-batches are compiled sooner: up to
- * so many then. With 32 programs of one micro-batch the search of 36 layers takes 0.2 s. */
+/* A program has instructions for each micro-batch of a wave, so programs of few micro-batches compile faster. The
+ * search may then compile this many. With 32 programs of one micro-batch the search of 36 layers takes 0.2 s. */
 enum { FEW_MICRO_BATCHES = 4, COMPILED_SOON = 32 };
 
 static int with_few_micro_batches(const struct plan *plan, int max) {
@@ -114,13 +114,13 @@ static int with_few_micro_batches(const struct plan *plan, int max) {
     return more < COMPILED_SOON ? (int)more : COMPILED_SOON;
 }
 
-/* Of a pipeline each try is as many programs as there are stages. */
+/* Each try of a pipeline compiles one program per stage. */
 static int max_compiled(const struct plan *plan, const struct graph *graph) {
     int max = search_max_compiled(graph) / rank_place_pipeline_parallel(&plan->place);
     return with_few_micro_batches(plan, max > COMPILED_FEWEST ? max : COMPILED_FEWEST);
 }
 
-/* For each micro-batch of a wave: a loss has the forward's operations. */
+/* For each micro-batch of a wave. A loss has the forward's operations. */
 static int64_t operations_beside(const struct plan_candidate *candidate, const struct graph *graph) {
     int64_t count = 0;
     if (!program_set_has(&candidate->request->set, PROGRAM_STEP) ||
@@ -181,7 +181,7 @@ enum status candidate_bound(const struct plan_candidate *candidate, const struct
 
 /* ---- compile ---- */
 
-/* Adds to a BAD_INPUT the file that the plan comes from (request->origin): its policy is wrong for this model. */
+/* Adds the plan's file (request->origin) to a BAD_INPUT: its policy is wrong for this model. */
 static enum status candidate_name_origin(const struct plan_candidate *candidate, enum status status) {
     const char *origin = candidate->request->origin;
     return status == STATUS_BAD_INPUT && origin ? status_prefix(status, "%s", origin) : status;
@@ -202,7 +202,7 @@ bool candidate_fits(const struct plan_candidate *candidate) {
 
 /* ---- simulate ---- */
 
-/* For measuring operators that the cache lacks; the start of a run waits for it. */
+/* For measuring operators that the cache lacks. The start of a run waits for it. */
 static const double OPERATORS_BUDGET_S = 1.0;
 
 enum status programs_measure_costs(const struct session *session, const struct plan_request *request,
@@ -236,7 +236,7 @@ enum status candidate_simulate(struct plan_candidate *candidate, struct trial *o
 
 /* ---- partition of tensors ---- */
 
-/* One rank's plan of the whole model: the rates of the machine do not depend on its parts. */
+/* One rank's plan of the whole model. The rates of the machine do not depend on how the model is split. */
 static struct plan plan_alone(const struct plan *plan) {
     struct plan alone = *plan;
     alone.recipe.tensor_parallel = 1;
@@ -266,7 +266,7 @@ static enum status measure_rates(const struct plan_candidate *candidate, struct 
     return STATUS_OK;
 }
 
-/* Between neighbours: within a node if the group fits into one. */
+/* Between neighbors: within a node if the group fits into one. */
 static void find_link_rates(const struct plan *plan, const struct transfer_rate message[MESH_AXES],
                             struct layout_rates *out) {
     bool within = plan->place.mesh.per_node % recipe_tensor_parallel(&plan->recipe) == 0;
@@ -292,7 +292,7 @@ enum status plan_fill_in_strategies(const struct session *session, struct plan *
     return tensor_layout_fill_in(graph, plan);
 }
 
-/* Layouts with the same micro-batch have the same rates, but for their links. */
+/* Layouts with the same micro-batch have the same rates, except for their links. */
 static enum status find_rates(struct plan_candidate *candidate, struct known_rates *known) {
     struct machine_rates rates;
     if (!lacks_rates(candidate)) return STATUS_OK;
@@ -313,7 +313,7 @@ enum status candidate_solve(struct plan_candidate *candidate, struct known_rates
 
 /* ---- where a pipeline is cut ---- */
 
-/* Of the rank's largest share. */
+/* Waves of the rank with the largest share. */
 static enum status count_waves(const struct plan *plan, int64_t *waves) {
     AUTO(lane_shares_free) struct lane_shares shares = {0};
     int64_t micro_batches = 1;
@@ -324,7 +324,7 @@ static enum status count_waves(const struct plan *plan, int64_t *waves) {
     return STATUS_OK;
 }
 
-/* `limited`: each stage fits the device, if a cut does. */
+/* `limited`: each stage fits the device, if any cut does. */
 static enum status cut(const struct plan_candidate *candidate, const struct block_costs *costs, int32_t virtual_stages,
                        bool limited, char text[POLICY_SPANS_BYTES]) {
     int64_t capacity = candidate->session->machine.capacity_bytes[TIER_DEVICE];
@@ -335,7 +335,7 @@ static enum status cut(const struct plan_candidate *candidate, const struct bloc
     return stage_spans_choose(costs, &request, text);
 }
 
-/* Before anything is compiled: into request->virtual_stages spans a stage (0: one). */
+/* Cuts before anything is compiled, into request->virtual_stages spans per stage (0: one). */
 static enum status cut_by_flops(struct plan_candidate *candidate, const struct graph *graph, bool limited) {
     AUTO(block_costs_free) struct block_costs costs = {0};
     struct policy *policy = &candidate->plan.policy;
@@ -344,7 +344,7 @@ static enum status cut_by_flops(struct plan_candidate *candidate, const struct g
     return cut(candidate, &costs, requested > 0 ? (int32_t)requested : 1, limited, policy->spans);
 }
 
-/* The time of tensor-parallel collectives within a block is in its kernels' seconds (costs_set_collectives). */
+/* The kernels' seconds include tensor-parallel collectives within a block (costs_set_collectives). */
 static void take_seconds(const struct graph *graph, const struct costs *costs, struct block_costs *out) {
     for (int32_t b = 0; b < out->blocks; b++)
         out->seconds[b] = 0;
@@ -372,7 +372,7 @@ static enum status try_cut(const struct plan_candidate *candidate, const struct 
     return STATUS_OK;
 }
 
-/* Megatron-LM's users take 2 to 4; each more costs messages. */
+/* Megatron-LM's users choose 2 to 4. Each further span adds messages. */
 enum { VIRTUAL_STAGES_MAX = 4 };
 
 static enum status try_cuts(const struct plan_candidate *candidate, const struct block_costs *costs,
@@ -389,8 +389,8 @@ static enum status try_cuts(const struct plan_candidate *candidate, const struct
     return STATUS_OK;
 }
 
-/* By the seconds of its blocks, into as many spans a stage as make the shortest simulated step. Costs are known only
- * when there are programs: those of the cut before. */
+/* Cuts by the seconds of its blocks, into the number of spans per stage with the shortest simulated step. Costs are
+ * known only after compilation: they are those of the previous cut. */
 static enum status cut_by_seconds(struct plan_candidate *candidate) {
     const struct graph *graph = programs_main(&candidate->programs)->graph;
     AUTO(block_costs_free) struct block_costs costs = {0};
@@ -419,8 +419,8 @@ static enum status cut_first(struct plan_candidate *candidate, bool limited) {
     return cut_by_flops(candidate, graph, limited);
 }
 
-/* A pipeline that is cut again by seconds is first cut evenly: a cut by memory would put most of the operations between
- * ranks in one stage. */
+/* A pipeline that will be cut again by seconds is first cut evenly. A cut by memory would put most of the collectives
+ * in one stage. */
 static enum status compile_cut(struct plan_candidate *candidate, bool uncut, bool again) {
     if (uncut) TRY(candidate_name_origin(candidate, cut_first(candidate, !again)));
     TRY(candidate_compile(candidate));
@@ -429,7 +429,7 @@ static enum status compile_cut(struct plan_candidate *candidate, bool uncut, boo
 
 /* ---- micro-batches ---- */
 
-/* If each lane's sequences are whole micro-batches of twice the size. */
+/* Doubles the micro-batch if each lane's sequences can be divided into micro-batches of that size. */
 static bool double_micro_batch(struct plan_candidate *candidate) {
     const struct plan_request *request = candidate->request;
     struct recipe *recipe = &candidate->plan.recipe;
@@ -440,7 +440,7 @@ static bool double_micro_batch(struct plan_candidate *candidate) {
     return true;
 }
 
-/* A pipeline's programs have operations between ranks for each micro-batch. NO_FIT: these are too many. */
+/* A pipeline's programs have collectives for each micro-batch. NO_FIT: there are too many. */
 static enum status compile_first(struct plan_candidate *candidate) {
     const struct plan_request *request = candidate->request;
     bool uncut = is_uncut(candidate);
@@ -464,18 +464,20 @@ static enum status compile_first(struct plan_candidate *candidate) {
 
 /* ---- selective recomputation ---- */
 
-/* A step that fits is made to take less memory if that costs next to no time, by counts: at least
- * SELECTIVE_RECOMPUTE_FLOPS_PER_BYTE FLOPs of the step for each byte that is read or written once more, and at least a
- * SELECTIVE_RECOMPUTE_PART_MIN of the device's bytes saved; in fp32, whose GEMMs take a byte's time for fewer FLOPs
- * than those of bf16 with tiles, a SELECTIVE_RECOMPUTE_PART_MIN_FP32. One that does not fit always is, since all else
- * that makes it fit (moving, recomputing whole blocks) costs more. */
+/* Selective recomputation is used for a step that fits if it costs next to no time. Two counts decide.
+ * - It recomputes at least SELECTIVE_RECOMPUTE_FLOPS_PER_BYTE FLOPs of the step for each byte that is read or written
+ *   once more.
+ * - It saves at least SELECTIVE_RECOMPUTE_PART_MIN of the device's bytes. In fp32 it is
+ *   SELECTIVE_RECOMPUTE_PART_MIN_FP32: there, GEMMs take a byte's time for fewer FLOPs than bf16 GEMMs with tiles.
+ *
+ * A step that does not fit always uses it: moving tensors or recomputing whole blocks costs more. */
 enum {
     SELECTIVE_RECOMPUTE_FLOPS_PER_BYTE = 1000,
     SELECTIVE_RECOMPUTE_PART_MIN = 20,
     SELECTIVE_RECOMPUTE_PART_MIN_FP32 = 50
 };
 
-/* Costs that a run has fitted are of its graph, and bounds of rank layouts are of the plain one. */
+/* Costs that a run has fitted belong to its graph. Bounds of rank layouts belong to the plain graph. */
 static bool may_recompute(const struct plan_candidate *candidate) {
     const struct plan_request *request = candidate->request;
     return program_set_has(&request->set, PROGRAM_STEP) && policy_is_plain(&candidate->plan.policy) &&
@@ -496,7 +498,8 @@ static enum status choose_selective_recompute(struct plan_candidate *candidate) 
     int64_t part =
         candidate->plan.recipe.dtype == DTYPE_F32 ? SELECTIVE_RECOMPUTE_PART_MIN_FP32 : SELECTIVE_RECOMPUTE_PART_MIN;
     bool saves = before - bytes >= (fitted ? before / part : 1);
-    candidate_free(saves ? candidate : &other); /* its costs too, by which a pipeline was cut: they are of its graph */
+    candidate_free(saves ? candidate : &other); /* drops the costs by which a pipeline was cut, too: they belong to its
+                                                 * graph */
     if (saves) *candidate = other;
     return STATUS_OK;
 }
@@ -513,8 +516,8 @@ struct policy policy_begin(const struct plan_request *request, const struct poli
     return plain;
 }
 
-/* A policy that was found for other memory, with which the step does not fit here: its tiles and its selective
- * recomputation are open again, too. */
+/* Starts again if a policy was found for other memory and its step does not fit here. Tiles and selective recomputation
+ * are open again. */
 static enum status begin_again(struct plan_candidate *candidate) {
     struct policy *policy = &candidate->plan.policy;
     candidate->requested = *policy = policy_begin(candidate->request, policy);
@@ -523,7 +526,7 @@ static enum status begin_again(struct plan_candidate *candidate) {
     return candidate_compile(candidate);
 }
 
-/* The chunks of a partition are chosen last: at first each rank has all. */
+/* Chunks of a partition are chosen last. At first each rank has all of them. */
 enum status candidate_fill_in(struct plan_candidate *candidate, struct known_rates *known) {
     const struct plan_request *request = candidate->request;
     bool open = !request->policy_fixed && policy_is_plain(&candidate->plan.policy);

@@ -7,17 +7,16 @@
 #include "ir/rewrite.h"
 #include "search/search.h"
 
-/* The candidate whose policy is to be found, the tiers that it has to fit, and what the search is told of its main
- * program. */
+/* The candidate whose policy is chosen, the tiers that it must fit, and the search's input for its main program. */
 struct choosing {
     struct plan_candidate *candidate;
     const int64_t *capacity_bytes;
     struct search_input input;
-    bool fits_as_is; /* under the policy that was requested */
+    bool fits_as_is; /* under the requested policy */
 };
 
-/* Several ranks choose how to share states also where each could have all of them: with less memory for these there is
- * more for activations. A program that trains nothing does so only where it must, or is told to. */
+/* Several ranks consider sharding their states even if each could hold all of them: the memory saved can hold
+ * activations. A program that does not train shards only if it must, or if an option says so. */
 static bool chooses_partition(const struct plan_candidate *candidate) {
     const struct plan_request *request = candidate->request;
     bool trains = program_set_has(&request->set, PROGRAM_STEP);
@@ -26,7 +25,7 @@ static bool chooses_partition(const struct plan_candidate *candidate) {
            (trains || partitioned);
 }
 
-/* Whether the tiers below the device hold that much. */
+/* Whether the tiers below the device can hold so many bytes. */
 static bool fits_below(const struct choosing *choosing, const int64_t tier_bytes[TIER_COUNT]) {
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)
         if (tier_bytes[tier] > choosing->capacity_bytes[tier]) return false;
@@ -37,7 +36,7 @@ static bool fits(const struct choosing *choosing, const int64_t tier_bytes[TIER_
     return fits_below(choosing, tier_bytes) && tier_bytes[TIER_DEVICE] <= choosing->capacity_bytes[TIER_DEVICE];
 }
 
-/* Whether the programs of a pipeline's other stages fit too: each has weights of its own. */
+/* Whether the programs of the other pipeline stages fit too. Each stage has its own weights. */
 static enum status fit_stages(const struct choosing *choosing, const struct plan *plan, bool *fitted) {
     const struct plan_candidate *of = choosing->candidate;
     struct plan other = *plan;
@@ -52,8 +51,8 @@ static enum status fit_stages(const struct choosing *choosing, const struct plan
     return STATUS_OK;
 }
 
-/* Compiles all programs under the policy, but for the main one where `main` has it, which is taken (else NULL); they
- * become the plan's if they fit. */
+/* Compiles all programs under the policy. If `main` is not NULL, it is the compiled main program, and the callee takes
+ * it over. The programs become the plan's if they fit. */
 static enum status try_policy(struct choosing *choosing, const struct policy *policy, struct program **main,
                               bool *fitted) {
     struct plan_candidate *candidate = choosing->candidate;
@@ -63,7 +62,7 @@ static enum status try_policy(struct choosing *choosing, const struct policy *po
     AUTO(recompiled_free) struct recompiled made = {0};
     *fitted = false;
     enum status status = programs_recompile(&candidate->programs, &tried, main, &made);
-    if (status == STATUS_NO_FIT) return STATUS_OK; /* it has too many operations between ranks */
+    if (status == STATUS_NO_FIT) return STATUS_OK; /* it has too many collectives */
     TRY(status);
     int64_t bytes = made.tier_bytes[TIER_DEVICE];
     if (fits_below(choosing, made.tier_bytes) && bytes < candidate->min_bytes) candidate->min_bytes = bytes;
@@ -76,7 +75,7 @@ static enum status try_policy(struct choosing *choosing, const struct policy *po
     return STATUS_OK;
 }
 
-/* Compiles the programs of the fastest policies that were found, where these are fast enough. */
+/* Compiles the programs of the fastest policies of the search, if these are fast enough. */
 static enum status try_pareto_front(struct choosing *choosing, bool *fitted) {
     struct plan_candidate *candidate = choosing->candidate;
     double enough_s = candidate->faster_than_s;
@@ -95,7 +94,7 @@ static enum status try_fastest(struct choosing *choosing, bool *fitted) {
     return try_pareto_front(choosing, fitted);
 }
 
-/* The policy that takes least, where the search found none that fits within its tries. */
+/* Tries the policy with the least memory if the search found none that fits within its tries. */
 static enum status try_small(struct choosing *choosing, const struct trial *small, bool *fitted) {
     struct trial measured = *small;
     TRY(policy_measure(&choosing->input, 0, &measured, NULL));
@@ -104,7 +103,7 @@ static enum status try_small(struct choosing *choosing, const struct trial *smal
     return try_pareto_front(choosing, fitted);
 }
 
-/* With no regard to what the device holds of the main program: others of the set may need more. */
+/* Ignores the device bytes of the main program: other programs of the set may need more. */
 static enum status try_min_memory(struct choosing *choosing) {
     struct search_input any = choosing->input;
     struct trial min;
@@ -114,13 +113,13 @@ static enum status try_min_memory(struct choosing *choosing) {
     return min.compiled ? try_policy(choosing, &min.policy, NULL, &fitted) : STATUS_OK;
 }
 
-/* First the policy that takes least: where even that does not fit, there is no need to measure. */
+/* Tries the policy with the least memory first. If even that does not fit, measuring is unnecessary. */
 static enum status try_all(struct choosing *choosing, bool fastest) {
     const struct search_input *input = &choosing->input;
     struct trial small;
     bool fitted = false, free = !choosing->candidate->request->partition_fixed;
     if (fastest && free && choosing->fits_as_is) return try_fastest(choosing, &fitted);
-    struct search_input sizes = *input; /* what is smallest is found by trying: as often for a pipeline */
+    struct search_input sizes = *input; /* the minimum is found by trying: equally often for a pipeline */
     sizes.max_compiled *= rank_place_pipeline_parallel(&input->place);
     TRY(search_min_memory(&sizes, &small));
     if (!small.compiled) return STATUS_OK;
@@ -134,7 +133,7 @@ static enum status try_all(struct choosing *choosing, bool fastest) {
     return fitted || one_of_several ? STATUS_OK : try_min_memory(choosing);
 }
 
-/* A partition that was asked for is no other, even where that would fit. */
+/* Refuses a requested partition that does not fit, even if another one would. */
 static enum status check_requested_partition(const struct plan_candidate *candidate) {
     const struct partition *requested = &candidate->requested.partition;
     char text[PARTITION_BYTES], size[SIZE_TEXT];
@@ -155,7 +154,7 @@ static enum status check_requested_partition(const struct plan_candidate *candid
 
 static enum status choose(struct plan_candidate *candidate, const int64_t capacity_bytes[TIER_COUNT], bool fastest) {
     struct choosing choosing = {.candidate = candidate, .capacity_bytes = capacity_bytes};
-    AUTO_FREE struct partition *partitions = NULL; /* of the input, where the search may choose */
+    AUTO_FREE struct partition *partitions = NULL; /* of the input, if the search may choose */
     bool fitted = fits(&choosing, candidate->programs.tier_bytes);
     candidate->fastest = (struct trial){.compiled = false};
     TRY(fit_stages(&choosing, &candidate->plan, &fitted));
@@ -168,8 +167,8 @@ static enum status choose(struct plan_candidate *candidate, const int64_t capaci
     return fitted ? check_requested_partition(candidate) : STATUS_OK;
 }
 
-/* If its compiled programs do not fit the machine's tiers, or it has a partition to choose: compiles others under the
- * policies that a search finds, the fastest first, until some fit. If none does, the candidate stays as it is. */
+/* If the compiled programs do not fit the machine's tiers, or a partition is open: compiles programs under policies
+ * from a search, the fastest first, until some fit. If none fits, the candidate does not change. */
 static enum status choose_policy(struct plan_candidate *candidate) {
     return choose(candidate, candidate->session->machine.capacity_bytes, true);
 }
@@ -178,14 +177,14 @@ struct choice {
     const struct session *session;
     const struct plan_request *request;
     struct rank_shapes *shapes;
-    struct plan_candidate best; /* session NULL: none is evaluated yet */
+    struct plan_candidate best; /* session NULL: no candidate is evaluated yet */
     double best_s;              /* INFINITY: none fits */
-    struct known_rates rates;   /* of micro-batches that the solver was asked about */
-    VEC(struct graph *) graphs; /* of the rank layouts with as much tensor and pipeline parallelism as the last */
-    int tensor, stages;         /* of these */
+    struct known_rates rates;   /* of micro-batches that the solver has seen */
+    VEC(struct graph *) graphs; /* of the rank layouts with the tensor and pipeline parallelism of the last one */
+    int tensor, stages;         /* degrees of parallelism of these graphs */
 };
 
-/* Fills in all that the candidate leaves open, but for tiles, and compiles it. */
+/* Fills in everything that the candidate leaves open except tiles, and compiles it. */
 static enum status complete(struct choice *choice, struct plan_candidate *candidate) {
     TRY(candidate_fill_in(candidate, &choice->rates));
     return candidate->request->policy_fixed ? STATUS_OK : choose_policy(candidate);
@@ -213,7 +212,7 @@ static enum status time_step(struct plan_candidate *candidate, struct trial *tri
     return STATUS_OK;
 }
 
-/* If the candidate is faster than the best, it becomes the best; the caller's is empty then. */
+/* Moves the candidate to the best if it is faster. The caller's is empty then. */
 static void keep_faster(struct choice *choice, struct plan_candidate *candidate, double seconds) {
     if (seconds >= choice->best_s) return;
     candidate->faster_than_s = 0;
@@ -230,7 +229,7 @@ static struct plan_candidate candidate_of(const struct choice *choice, const str
     return candidate_begin(choice->session, choice->request, shape->plan);
 }
 
-/* An error of a rank layout, also more operations between ranks than there can be, concerns that layout alone. */
+/* Records an error of a rank layout, including too many collectives, as that layout's outcome. */
 static enum status forgive(enum status status, struct rank_shape *shape) {
     if (status != STATUS_BAD_INPUT && status != STATUS_NO_FIT) return status;
     shape->unjudged = status == STATUS_NO_FIT;
@@ -246,15 +245,15 @@ static enum status solve_shape(struct choice *choice, struct rank_shape *shape) 
     return STATUS_OK;
 }
 
-/* The solver's answer under another limit, in `plan`; the memory of the devices is `device_bytes`. */
+/* Sets `plan` to the solver's answer under another memory limit. `device_bytes` is the memory of the devices. */
 static enum status solve_under(const struct choice *choice, double device_bytes, double limit, struct plan *plan) {
     plan->recipe.strategies = NULL;
     plan->recipe.layout_rates.device_bytes = isfinite(limit) ? limit * device_bytes : 0;
     return plan_fill_in_strategies(choice->session, plan);
 }
 
-/* Behind a layout that the solver partitions, the same under looser limits, if it answers otherwise: shards of states,
- * other tiers and recomputation may make a faster one fit (Colossal-Auto, section 5.3, has these limits among its). */
+/* Adds variants of a solver's layout with looser memory limits, if the solver answers differently. Sharded states,
+ * other tiers or recomputation may make a faster variant fit. Colossal-Auto (section 5.3) has such limits, too. */
 static enum status add_limits(const struct choice *choice, size_t at) {
     static const double limits[] = {1.3 * 1.3, INFINITY};
     struct rank_shapes *shapes = choice->shapes;
@@ -284,7 +283,7 @@ static void forget_graphs(struct choice *choice) {
     choice->graphs.count = 0;
 }
 
-/* Whether no earlier layout has such a graph. Takes it. */
+/* Whether no earlier layout has such a graph. Takes it over. */
 static enum status keep_graph(struct choice *choice, const struct plan *plan, struct graph *graph, bool *is_new) {
     int tensor = recipe_tensor_parallel(&plan->recipe), stages = rank_place_pipeline_parallel(&plan->place);
     if (tensor != choice->tensor || stages != choice->stages) forget_graphs(choice);
@@ -323,7 +322,7 @@ static bool have_same_ranks(const struct rank_shape *a, const struct rank_shape 
            rank_place_pipeline_parallel(&a->plan->place) == rank_place_pipeline_parallel(&b->plan->place);
 }
 
-/* The solver's partition is tried after Megatron-LM's on the same ranks, which teaches what to expect of it. */
+/* Tries the solver's partition after Megatron-LM's on the same ranks, whose result predicts its time. */
 static void put_solved_later(const struct rank_shapes *shapes) {
     for (size_t i = 0; i < shapes->list.count; i++)
         for (size_t j = 0; j < shapes->list.count; j++) {
@@ -354,15 +353,15 @@ static void note_planned(const struct plan_candidate *candidate, const struct tr
     memcpy(shape->tier_bytes, best->tier_bytes, sizeof shape->tier_bytes);
 }
 
-/* The bound on what a search left. A pipeline was searched with one cut; a step that fits as it is may not have been
- * searched. */
+/* Records the bound on what the search left untried. A pipeline was searched with one cut. A step that fits as it is
+ * may not have been searched. */
 static void note_left(const struct plan_candidate *candidate, struct rank_shape *shape) {
     const struct plan *plan = &candidate->plan;
     bool whole = rank_place_pipeline_parallel(&plan->place) == 1 && plan->policy.tile_tokens == 0;
     if (candidate->search.enumerated > 0 && whole) shape->left_s = fmax(shape->bound_s, candidate->search.left_s);
 }
 
-/* Its own programs fit, or the search found them too slow to be compiled. */
+/* Its own programs fit, or the search found them too slow to compile. */
 static void note_outcome(const struct plan_candidate *candidate, const struct trial *own, double best_s,
                          struct rank_shape *shape) {
     const struct search_result *search = &candidate->search;
@@ -375,8 +374,8 @@ static void note_outcome(const struct plan_candidate *candidate, const struct tr
         note_planned(candidate, found, shape);
 }
 
-/* The time that Megatron-LM's partition takes above its bound, for want of memory or waiting, is expected of others of
- * the same ranks too. The solver's is no measure: it may have partitioned what takes long. */
+/* Expects other layouts of the same ranks to exceed their bounds as much as Megatron-LM's partition does, for lack of
+ * memory or waiting. The solver's partition is no measure: it may have split the slow operators. */
 static void learn_expected(const struct rank_shapes *shapes, const struct rank_shape *tried) {
     if (tried->outcome != SHAPE_PLANNED || is_solved(tried)) return;
     for (size_t i = 0; i < shapes->list.count; i++) {
@@ -404,7 +403,7 @@ static enum status try_shape(struct choice *choice, struct rank_shape *shape) {
     return STATUS_OK;
 }
 
-/* The open layout that is expected to be the fastest; of equal ones the first. NULL: none is left. */
+/* The open layout with the shortest expected time, the first on ties. NULL: none is left. */
 static struct rank_shape *next_shape(const struct rank_shapes *shapes) {
     struct rank_shape *next = NULL;
     for (size_t i = 0; i < shapes->list.count; i++) {
@@ -414,8 +413,8 @@ static struct rank_shape *next_shape(const struct rank_shapes *shapes) {
     return next;
 }
 
-/* A layout that is expected to take so many times as long as the best one is not tried; nor is one whose tensors the
- * solver partitions if it is not expected to be faster. */
+/* Skips a layout whose expected time is this many times the best. Also skips a solver's layout that is not expected to
+ * be faster. */
 static const double HOPELESS = 1.1;
 
 static enum status try_best_first(struct choice *choice) {
@@ -431,7 +430,7 @@ static enum status try_best_first(struct choice *choice) {
     return STATUS_OK;
 }
 
-/* The best plan's step, or less if a plan that was not simulated may take less. */
+/* The step time of the best plan, or less if a plan that was not simulated may be faster. */
 static double min_seconds(const struct rank_shapes *shapes, double best_s) {
     double min_s = best_s;
     for (size_t i = 0; i < shapes->list.count; i++) {
@@ -441,13 +440,13 @@ static double min_seconds(const struct rank_shapes *shapes, double best_s) {
     return min_s;
 }
 
-/* A layout that was not compiled needs more than one that was. */
+/* Whether `a` needs less memory than `b`. A layout that was not compiled needs more than any that was. */
 static bool needs_less(const struct rank_shape *a, const struct rank_shape *b) {
     int64_t x = a->min_bytes > 0 ? a->min_bytes : INT64_MAX, y = b->min_bytes > 0 ? b->min_bytes : INT64_MAX;
     return x < y;
 }
 
-/* Nothing fits: the plan of the layout that needs the least, by which a message can say how much is missing. */
+/* Nothing fits: takes the plan of the layout with the least memory, so that a message can say how much is missing. */
 static enum status take_min_memory(struct choice *choice) {
     const struct rank_shapes *shapes = choice->shapes;
     const struct rank_shape *min = NULL;
@@ -462,15 +461,15 @@ static enum status take_min_memory(struct choice *choice) {
 
 /* ---- tiles ---- */
 
-/* A micro-batch in so many tiles: with more of them GEMMs have fewer tokens than they need to reach their rate. */
+/* Number of tiles of a micro-batch. More tiles would leave GEMMs too few tokens to reach their peak rate. */
 static const int64_t tile_counts[] = {4, 16};
 
 static int64_t micro_batch_tokens(const struct plan_candidate *candidate) {
     return candidate->plan.recipe.micro_batch_sequences * candidate->plan.recipe.sequence_length;
 }
 
-/* Whether a step may be faster, or fit at all, with the MLPs in tiles over a micro-batch's tokens (ir/rewrite.h):
- * if it does not fit, or moves or recomputes. Nothing is tried on several ranks. */
+/* Whether MLPs in tiles over a micro-batch's tokens (ir/rewrite.h) may make a step faster, or make it fit. True if it
+ * does not fit, moves tensors or recomputes. Tiles are not tried on several ranks. */
 static bool tiles_may_gain(const struct plan_candidate *candidate) {
     const struct plan_request *request = candidate->request;
     int64_t tokens = micro_batch_tokens(candidate);
@@ -483,8 +482,7 @@ static bool tiles_may_gain(const struct plan_candidate *candidate) {
            graph_has_tiles(programs_main(&candidate->programs)->graph);
 }
 
-/* The best with tiles of so many tokens: each size is a graph of its own, for which policies are searched as for any
- * other. */
+/* The best candidate with tiles of so many tokens. Each size is a graph of its own, with its own policy search. */
 static enum status try_tile(struct choice *choice, int64_t tile_tokens) {
     struct plan_candidate *best = &choice->best;
     AUTO(candidate_free)

@@ -12,7 +12,7 @@ enum { ALIGNMENT = 256 };
 
 static int64_t align(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
-/* Where a call of a node finds its operands in the block: scalars, then workspace, then each storage. */
+/* Offsets of a node's operands in its call block: scalars, then workspace, then each storage. */
 struct call_places {
     struct operands operands;
     int64_t workspace, storage[OPERAND_COUNT], bytes;
@@ -103,7 +103,7 @@ enum status warm_up(const struct session_plan *plan) {
     return status_hint(STATUS_NO_FIT, "plan with --device-memory %s", size_print_option(left, option));
 }
 
-/* Operations between ranks read each other's arenas in place where the plan says so. */
+/* Ranks read each other's arenas in place during collectives, if the plan says so. */
 static enum status open_arenas(struct engine *engine) {
     const struct machine *machine = &engine->plan->session->machine;
     const struct rank_place *place = &engine->plan->chosen.place;
@@ -137,7 +137,7 @@ static enum status write_state(void *payload, const void *key, int64_t offset, i
     return runner_write(payload, key, offset, bytes, from);
 }
 
-/* Of ranks that share tensors, each may have summed the losses of its own tokens alone. */
+/* Each tensor-parallel rank may have summed only the losses of its own tokens. */
 static struct group_axis parts_of_loss(const struct engine *engine, enum program_use use) {
     return graph_find(engine->plan->programs.of[use]->graph, "loss")->result_parts;
 }
@@ -188,7 +188,7 @@ void *engine_data(const struct engine *engine, enum program_use use, const char 
     return data;
 }
 
-/* An input that not every program has; NULL without. */
+/* An input that some programs lack; NULL if this one does. */
 static void *optional_input(const struct engine *engine, enum program_use use, const char *name) {
     const struct tensor *tensor = graph_find(engine->plan->programs.of[use]->graph, name);
     return tensor ? runner_data(engine->runners[use], tensor) : NULL;
@@ -200,7 +200,7 @@ static void fill_positions(int32_t *positions, int64_t sequences, int64_t length
             *positions++ = (int32_t)t;
 }
 
-/* Of a batch, those that the program's inputs hold: in a step this rank's, else all. */
+/* The micro-batches of a batch that the program's inputs hold: this rank's in a step, else all. */
 static struct micro_batch_range micro_batches_of(const struct engine *engine, enum program_use use) {
     if (use == PROGRAM_STEP) return engine->micro_batches;
     return (struct micro_batch_range){0, recipe_micro_batches(&engine->plan->chosen.recipe)};
@@ -223,7 +223,7 @@ static struct dataset_batch inputs_of(const struct engine *engine, enum program_
                                   .references = optional_input(engine, use, "reference")};
 }
 
-/* Sequences [first, end) are padding. */
+/* Fills sequences [first, end) with padding. */
 static void fill_blank(const struct dataset_batch *batch, int64_t length, int64_t first, int64_t end) {
     for (int64_t i = first * length; i < end * length; i++) {
         batch->tokens[i] = 0;
@@ -234,8 +234,7 @@ static void fill_blank(const struct dataset_batch *batch, int64_t length, int64_
         batch->references[i] = 0;
 }
 
-/* Fills rows of a batch straight into the program's inputs; sequences that fill up the last micro-batch have no
- * targets. */
+/* Fills rows of a batch directly into the program's inputs. Sequences that pad the last micro-batch have no targets. */
 static enum status fill_batch(const struct engine *engine, enum program_use use, const struct dataset *dataset,
                               enum dataset_split split, int64_t step, int64_t *targets) {
     const struct recipe *recipe = &engine->plan->chosen.recipe;
@@ -300,7 +299,7 @@ struct engine_turn engine_turn_of(const struct engine *engine) {
     return (struct engine_turn){rank_place_data_rank(place), rank_place_data(place)};
 }
 
-/* Of ranks that share tensors or are stages of one pipeline, one counts. */
+/* True on one rank of each tensor-parallel group and each pipeline. */
 static bool counts_once(const struct engine *engine) {
     const struct rank_place *place = &engine->plan->chosen.place;
     return rank_place_tensor_rank(place) == 0 && rank_place_stage(place) == 0;
@@ -371,7 +370,7 @@ int64_t engine_resident_bytes(const struct engine *engine) {
     enum { PAGES = 4096 };
     unsigned char present[PAGES];
     int64_t page = sysconf(_SC_PAGESIZE), resident = 0;
-    /* A device's memory is there in full for as long as the arena is. */
+    /* A device's memory is fully allocated for as long as the arena is open. */
     if (!engine->arenas[TIER_DEVICE].mapped) return engine->arenas[TIER_DEVICE].bytes;
     for (int64_t at = 0; at < engine->arenas[TIER_DEVICE].bytes; at += PAGES * page) {
         int64_t bytes = engine->arenas[TIER_DEVICE].bytes - at < PAGES * page ? engine->arenas[TIER_DEVICE].bytes - at
@@ -403,7 +402,7 @@ static bool values_are_finite(enum dtype dtype, const char *values, int64_t coun
     return finite;
 }
 
-/* What this rank has of weights and state, on whatever tier it is. */
+/* Examines this rank's part of a weight or state tensor, on any tier. */
 static enum status examine_tensor(const struct engine *engine, const struct tensor *tensor, void *buffer,
                                   bool *finite) {
     int64_t first, elements, element = dtype_bytes(tensor->shape.dtype);
@@ -418,7 +417,7 @@ static enum status examine_tensor(const struct engine *engine, const struct tens
     return STATUS_OK;
 }
 
-/* The bytes that the operand uses, which may be a run of the tensor's elements. */
+/* Checks the bytes that the operand uses, which may be a run of the tensor's elements. */
 static bool operand_is_finite(enum dtype dtype, const struct operand *operand, const char *data) {
     int64_t row = operand->row_bytes > 0 ? operand->row_bytes : operand->bytes;
     for (int64_t at = 0; at<operand->bytes; at += operand->row_bytes> 0 ? operand->row_stride : row)
@@ -426,7 +425,7 @@ static bool operand_is_finite(enum dtype dtype, const struct operand *operand, c
     return true;
 }
 
-/* Looks at what the instruction wrote; at a copy where the CPU has no address for it. */
+/* Checks the instruction's output. Checks the copy if the CPU has no address for the output. */
 static bool output_is_finite(const struct runner *runner, enum dtype dtype, const struct operand *operand,
                              int64_t run) {
     const void *there = runner_operand(runner, operand, run);
@@ -455,13 +454,13 @@ static void examine_outputs(void *payload, const struct runner *runner, int32_t 
     }
 }
 
-/* What checkpoints hold: with adapters not the weights of the model below. */
+/* Whether checkpoints hold the tensor. With adapters they omit the base model's weights. */
 static bool is_written(const struct engine *engine, const struct tensor *tensor) {
     bool adapter = engine_model(engine)->config.adapter.rank > 0;
     return tensor->kind == TENSOR_STATE || (tensor->kind == TENSOR_PARAMETER && (tensor->trainable || !adapter));
 }
 
-/* The first weight or state that is not finite, of those that are `written` or of all; NULL when all are. */
+/* Finds the first non-finite weight or state, among `written` ones or all; NULL if all are finite. */
 static enum status find_in_tensors(const struct engine *engine, bool written, const struct tensor **found) {
     const struct graph *graph = engine_graph(engine);
     AUTO_FREE void *buffer = mem_array(BYTE_STORE_PIECE, 1);
@@ -489,16 +488,16 @@ enum status engine_require_finite(const struct engine *engine, const char *origi
                       describe_tensor(found));
 }
 
-/* ---- Of all ranks ---- */
+/* ---- across ranks ---- */
 
-/* What a rank found. */
+/* Result of one rank. */
 struct finding {
     enum status status;
     int32_t tensor; /* its id; -1: none */
     char text[240]; /* a place, or why it is not known */
 };
 
-/* Of the first tensor that was found by any rank; else of the first rank that found anything. */
+/* The finding of the first tensor that any rank reports, else that of the first rank that reports anything. */
 static struct finding first_finding(const struct finding *all, int ranks) {
     const struct finding *first = NULL;
     for (int rank = 0; rank < ranks; rank++) {

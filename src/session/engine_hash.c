@@ -1,23 +1,23 @@
-/* Hashes of weights and optimizer state, also where ranks have parts of them. */
-#define XXH_STATIC_LINKING_ONLY /* the fields of a hash's state: it goes to other ranks */
+/* Hashes of weights and optimizer state, including those cut across ranks. */
+#define XXH_STATIC_LINKING_ONLY /* for the fields of a hash's state, which travels to other ranks */
 #include "session/engine.h"
 
 #include <xxhash.h>
 
-/* A state as it travels: without what points into this process. */
+/* A hash's state in transit, without pointers into this process. */
 struct baton {
     unsigned char bytes[offsetof(XXH3_state_t, extSecret)];
 };
 
-/* Turn t of a thing: the rank that has its t-th run. */
+/* Turn t of an object belongs to the rank that holds its t-th run. */
 struct relay {
     const struct hash_relay *request;
     size_t ranks, me;      /* of the group */
     struct hash_run *runs; /* [rank][number] */
-    int32_t *order;        /* [number][turn]: the rank, -1 behind the last turn */
+    int32_t *order;        /* [object][turn]: the rank, -1 past the last turn */
     size_t *used;          /* by rank */
-    size_t max;            /* batons that a rank hands on in a turn */
-    struct baton *states;  /* by number */
+    size_t max;            /* maximum batons that a rank passes on in a turn */
+    struct baton *states;  /* by object */
     struct baton *sent, *come;
     void *buffer; /* BYTE_STORE_PIECE */
     XXH3_state_t state;
@@ -31,7 +31,7 @@ static int32_t rank_at(const struct relay *relay, size_t i, size_t turn) {
     return turn < relay->ranks ? relay->order[i * relay->ranks + turn] : -1;
 }
 
-/* Ranks that have something of a thing, by where it begins. */
+/* Orders the ranks that hold parts of an object by the parts' begin. */
 static void order_runs(struct relay *relay, size_t i) {
     int32_t *order = relay->order + i * relay->ranks;
     size_t turns = 0;
@@ -46,7 +46,7 @@ static void order_runs(struct relay *relay, size_t i) {
     }
 }
 
-/* How many things have such a turn. */
+/* The number of objects that have this turn. */
 static size_t count_turn(struct relay *relay, size_t turn) {
     size_t things = 0;
     memset(relay->used, 0, relay->ranks * sizeof *relay->used);
@@ -81,7 +81,7 @@ static void restore(struct relay *relay, const struct baton *baton) {
     memcpy(&relay->state, baton->bytes, sizeof baton->bytes);
 }
 
-/* This rank's part. */
+/* This rank's part of the turn. */
 static enum status take_turn(struct relay *relay, size_t turn) {
     struct baton *sent = relay->sent;
     enum status status = STATUS_OK;
@@ -96,7 +96,7 @@ static enum status take_turn(struct relay *relay, size_t turn) {
     return status;
 }
 
-/* Each rank keeps all states: a thing's last one is its hash. */
+/* Each rank keeps all states. An object's last state is its hash. */
 static void keep_states(struct relay *relay, size_t turn) {
     memset(relay->used, 0, relay->ranks * sizeof *relay->used);
     for (size_t i = 0; i < relay->request->count; i++) {
@@ -105,7 +105,7 @@ static void keep_states(struct relay *relay, size_t turn) {
     }
 }
 
-/* Whether this rank's bytes can be read is told at the end: the others wait for its batons. */
+/* Reports at the end whether this rank's bytes can be read, since the others wait for its batons. */
 static enum status run_turns(struct relay *relay, uint64_t *hashes) {
     const struct hash_relay *request = relay->request;
     enum status status = STATUS_OK;
@@ -166,9 +166,9 @@ static bool is_unknown(const struct tensor *tensor, const bool *skip, const uint
     return engine_keeps(tensor) && hashes[tensor->id] == 0 && !(skip && skip[tensor->id]);
 }
 
-/* ---- What every rank has ---- */
+/* ---- tensors that every rank holds ---- */
 
-/* The hash of bytes without an address, a piece at a time: the same as of all at once. */
+/* Hashes bytes without an address piece by piece; the hash is that of all bytes. */
 static enum status hash_local(const struct engine *engine, const struct tensor *tensor, void *buffer, uint64_t *hash) {
     const struct hash_run all = {0, shape_bytes(&tensor->shape), tensor};
     XXH3_state_t state;
@@ -207,7 +207,7 @@ enum status engine_hash_whole(const struct engine *engine, const bool *skip, uin
     return hash_locals(engine, skip, hashes);
 }
 
-/* ---- What ranks have together ---- */
+/* ---- tensors that are cut across ranks ---- */
 
 /* Tensors of one kind. */
 struct cut_tensors {
@@ -221,7 +221,7 @@ static void cut_tensors_free(struct cut_tensors *cut) {
     mem_free(cut->hashes);
 }
 
-/* Of stages, those that are equal share out what they have: the ranks that have all together are no plain group. */
+/* Stages that hold the same tensors share the work: the ranks that together hold all of them are not a plain group. */
 static struct hash_run run_of(const struct engine *engine, const struct tensor *tensor) {
     struct safetensors_run run;
     int64_t element = dtype_bytes(tensor->shape.dtype);
@@ -276,7 +276,7 @@ enum status engine_hash_cut(const struct engine *engine, const bool *skip, uint6
 
 /* ---- All ---- */
 
-/* Of weights and states in the graph's order: policies may have other tensors between and behind them. */
+/* Joins hashes of weights and states in the graph's order. Policies may put other tensors between and after them. */
 static uint64_t join(const struct graph *graph, const uint64_t *hashes) {
     XXH3_state_t state;
     XXH3_64bits_reset(&state);
@@ -294,7 +294,7 @@ enum status engine_join_hashes(const struct engine *engine, const uint64_t *hash
         *hash = join(own, hashes);
         return STATUS_OK;
     }
-    /* By the ids that tensors have in the graph of ranks that share none. */
+    /* Uses tensor ids of the graph without tensor parallelism. */
     TRY(programs_build_whole(engine->plan->session, &engine->plan->request.set, &engine->plan->chosen, &whole));
     AUTO_FREE uint64_t *by_whole = mem_array(whole->tensors.count, sizeof *by_whole);
     if (!by_whole) return STATUS_FAILED;

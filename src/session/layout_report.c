@@ -23,7 +23,7 @@ bool plan_strategies_are_known(const struct session_plan *plan) {
     return mesh_ranks(mesh) > 1;
 }
 
-/* Nodes across, ranks within; an axis of one rank is none. */
+/* Nodes along one axis, ranks of a node along the other. An axis of one rank is omitted. */
 static void make_mesh(const struct session_plan *plan, struct device_mesh *out) {
     for (int i = 0; i < MESH_AXES; i++) {
         const struct transfer_rate *rate = &plan->costs.rates.links.message[order[i]];
@@ -35,7 +35,7 @@ static void make_mesh(const struct session_plan *plan, struct device_mesh *out) 
     }
 }
 
-/* All ranks' micro-batches are one; as many as divide the step's batch share a sum of gradients. */
+/* All ranks' micro-batches form one. Micro-batches that divide the step's batch share a gradient sum. */
 static enum status make_graph(const struct session_plan *plan, struct plan_strategies *out) {
     const struct recipe *recipe = &plan->chosen.recipe;
     struct tensor *loss;
@@ -81,7 +81,7 @@ bool plan_strategies_repeats(const struct plan_strategies *strategies, int block
 
 /* --- as JSON --- */
 
-/* Of a node of the first block of its kind. */
+/* Node of the first block of its kind. */
 static json_t *node_to_json(const struct plan_strategies *strategies, const struct node *node) {
     const struct strategies *made = &strategies->program.strategies[node->id];
     const struct strategy *one =
@@ -132,7 +132,8 @@ static enum status solve(const struct plan *plan, struct layout_report *report) 
     return STATUS_OK;
 }
 
-/* At the solver's costs; none where it does not divide, or costs something that ranks do not execute so. */
+/* Evaluates Megatron-LM's partition at the solver's costs. There is none if it does not divide, or if a chosen sharding
+ * is not executable. */
 static enum status weigh_megatron(struct layout_report *report, int64_t parts) {
     int64_t cost, peak;
     AUTO_FREE int *choice = mem_array((size_t)report->program.program.node_count, sizeof *choice);
@@ -165,7 +166,7 @@ void layout_report_free(struct layout_report *report) {
     *report = (struct layout_report){0};
 }
 
-/* What all ranks together take, each axis takes. */
+/* Each axis takes the sharding chosen for all ranks together. */
 static int axis_of_choice(const struct shard_choices *choices, int axis) { return choices->mesh.axes == 1 ? 0 : axis; }
 
 bool layout_report_differs(const struct layout_report *report, const struct node *node) {

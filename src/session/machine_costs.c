@@ -11,7 +11,7 @@
 
 struct head {
     int64_t nodes;
-    struct costs costs; /* whose addresses are rank 0's own */
+    struct costs costs; /* pointers in it are rank 0's */
 };
 
 static bool all_have(const struct head *heads, int count) {
@@ -67,7 +67,7 @@ struct fit_sum_over_ranks rank_costs_sum_over_ranks(struct comm *comm) {
 
 /* ---- costs on this machine ---- */
 
-/* The machine of the cluster file, or this one, without the rates that were not measured yet. */
+/* Sets `out` to the machine of the cluster file, or to this one, without the rates that are not measured yet. */
 static enum status describe(const struct machine *machine, struct cluster *out) {
     if (!machine->has_cluster) return machine->backend->measure(out);
     *out = machine->cluster;
@@ -78,8 +78,8 @@ static bool has_tier(const struct machine *machine, const struct programs *progr
     return machine->capacity_bytes[tier] > 0 || (programs && programs->tier_bytes[tier] > 0);
 }
 
-/* The bytes that each of the concurrent ranks may measure with: at most a rank's arena, and at most the tensors of the
- * graph. Without a graph the arena alone is the limit. 0 (no limit) on a device with memory of its own. */
+/* The bytes that each concurrent rank may use to measure: at most a rank's arena, and at most the tensors of the graph.
+ * Without a graph only the arena is the limit. 0 (no limit) on a device with its own memory. */
 static int64_t memory_for(const struct machine *machine, const struct graph *graph) {
     int64_t bytes = machine->capacity_bytes[TIER_DEVICE];
     if (machine->backend->memory) return 0;
@@ -89,7 +89,7 @@ static int64_t memory_for(const struct machine *machine, const struct graph *gra
 
 enum { CACHE_BYTES = 4096 };
 
-/* What measuring is told. */
+/* Input of a measurement. */
 struct request {
     char cache[CACHE_BYTES]; /* its directory; "": none */
     struct contention contention;
@@ -102,7 +102,7 @@ static struct mesh mesh_of(const struct programs *programs) {
     return mesh->nodes > 0 ? *mesh : one;
 }
 
-/* As many at once as ranks of the programs' mesh share a node: those that are here, or as planned for. */
+/* The number of concurrent ranks: those of the programs' mesh on a node, connected or planned. */
 static struct contention contention_of(const struct machine *machine, const struct mesh *mesh) {
     if (mesh->nodes == machine->mesh.nodes && mesh->per_node == machine->mesh.per_node) return machine->contention;
     return (struct contention){.members = mesh->per_node < CONTENTION_MAX ? mesh->per_node : CONTENTION_MAX};
@@ -140,8 +140,8 @@ void machine_take_links(const struct cluster_rates *between, struct cluster_rate
     }
 }
 
-/* What was measured here between ranks, else what the cluster file has, else what ranks measured on this machine
- * before (not asked without `options`). */
+/* Adds link rates: measured here between ranks, else from the cluster file, else measured earlier on this machine. The
+ * last is skipped without `options`. */
 static enum status add_links(const struct machine *machine, const struct mesh *mesh,
                              const struct profile_options *options, struct cluster_rates *rates) {
     struct cluster_rates between = machine->between;
@@ -154,7 +154,7 @@ static enum status add_links(const struct machine *machine, const struct mesh *m
     return STATUS_OK;
 }
 
-/* And by the links what the graph's own operations between ranks take. */
+/* Also adds the times of the graph's own collectives at these link rates. */
 static enum status add_collectives(const struct machine *machine, const struct programs *programs,
                                    const struct profile_options *options, struct costs *costs) {
     struct mesh mesh = mesh_of(programs);
@@ -220,7 +220,7 @@ struct layout_rates machine_costs_best_rates(const struct programs *programs, co
     return best;
 }
 
-/* What no step goes below: kernels that no one has measured cost nothing. */
+/* Costs for a lower bound on any step: kernels that were never measured cost nothing. */
 static enum status find_kernels(const struct machine *machine, const struct graph *graph, const struct plan *plan,
                                 struct cluster *cluster, struct costs *out) {
     struct request request;

@@ -27,7 +27,7 @@ enum status model_tokenizer_require(const struct model *model, struct tokenizer 
     return STATUS_OK;
 }
 
-/* The config's own; wrappers have it in their text model's part. */
+/* The config's own. Wrapper configs have it in their text model's part. */
 static const json_t *config_end(const struct model *model) {
     const json_t *value = json_object_get(model->config_json, "eos_token_id");
     if (value && !json_is_null(value)) return value;
@@ -47,7 +47,7 @@ static enum status take_id(const struct model *model, const json_t *value, int64
                        model->config.vocab_size - 1);
 }
 
-/* The id of the eos_token that the tokenizer's files name; -1 when they name none, or one that it has not. */
+/* The id of the eos_token that the tokenizer's files name. -1 if they name none, or a token that does not exist. */
 static int64_t named_end(const struct model *model, const struct tokenizer *tokenizer) {
     const char *name = tokenizer ? tokenizer_end_token(tokenizer) : NULL;
     uint32_t id;
@@ -75,7 +75,7 @@ enum status model_end_tokens(const struct model *model, const struct tokenizer *
     size_t count = json_is_array(value) ? json_array_size(value) : value && !json_is_null(value);
     for (size_t i = 0; i < count; i++) {
         enum status status = take_id(model, json_is_array(value) ? json_array_get(value, i) : value, &id);
-        if (status == STATUS_BAD_INPUT && named >= 0) continue; /* the tokenizer's stands in for it */
+        if (status == STATUS_BAD_INPUT && named >= 0) continue; /* the tokenizer's replaces it */
         TRY(status);
         TRY(vec_push(out, (uint32_t)id));
     }

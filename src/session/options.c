@@ -19,7 +19,7 @@ const struct settings_holder train_settings = {
     .places = {SETTING_LIST_OPTIMIZER(PLACE) SETTING_LIST_RUN(PLACE) SETTING_LIST_DATA(PLACE) PLACE(loss_on_all)}};
 #undef PLACE
 
-/* What run.json has as a training option. The recipe has the optimizer's numbers. */
+/* Whether run.json has it as a training option. Optimizer settings are in the recipe. */
 static bool is_option(enum setting_id id) {
     return settings_have(&train_settings, id) && !settings_have(&recipe_settings, id);
 }
@@ -27,13 +27,13 @@ static bool is_option(enum setting_id id) {
 void train_options_init(struct train_options *out) {
     *out = (struct train_options){.sample_prompt = "", .columns = ""};
     settings_init(&train_settings, out);
-    /* Left open, since a plan file may have them. */
+    /* Left open: a plan file may set them. */
 #define OPEN(field, ...) out->field = 0;
     SETTING_LIST_OPTIMIZER(OPEN)
 #undef OPEN
 }
 
-/* Whether the field has a value: what has no default may be left open. */
+/* Whether the field has a value. A setting without a default may be left open. */
 static bool has_value(const struct train_options *options, enum setting_id id) {
     bool open = !setting_table[id].fallback || settings_have(&recipe_settings, id);
     return !open || options->given.of[id];
@@ -118,8 +118,8 @@ static enum status paths_from_json(const char *file, const json_t *object, const
     return STATUS_OK;
 }
 
-/* Whether a file gives a number that has no default: null says that it was not given, and so did 0 or -1 in earlier
- * versions. */
+/* Whether a file gives a setting that has no default. Null means that it was not given; earlier versions wrote 0 or
+ * -1. */
 static bool is_given(const struct setting *setting, const json_t *value) {
     bool is_float = setting->type == SETTING_FLOAT;
     double min = is_float ? setting->float_min : (double)setting->min, number = json_number_value(value);
@@ -159,7 +159,7 @@ bool train_option_equal(const json_t *now, const json_t *before) {
     return absent_in_both || json_equal(now, before);
 }
 
-/* From given options to a recipe and a policy: over a plan file's or a run's, or over the defaults. */
+/* Resolves options to a recipe and a policy, over a plan file's, a run's or the defaults. */
 
 void plan_options_init(struct plan_options *out) { *out = (struct plan_options){0}; }
 
@@ -189,7 +189,7 @@ const struct backend *plan_options_backend(const struct plan_options *options, c
     return base ? backend_of_isa(base->isa) : &backend_cpu;
 }
 
-/* Ends the program where a field was set without its bit: its value would be ignored. */
+/* Aborts if a field was set without its bit: its value would be ignored. */
 static void check_given(const struct plan_options *options) {
     static const struct lane_shape none = {0};
     for (enum setting_id id = 0; id < SETTING_COUNT; id++) {
@@ -222,7 +222,7 @@ bool recipe_setting_moves(enum setting_id id) {
            id == SETTING_sequence_parallel || id == SETTING_round_micro_batches;
 }
 
-/* The base's value, or the given one that --allow-recipe-change puts in its place. */
+/* The base's value, or the given one that --allow-recipe-change substitutes. */
 static struct setting_value base_of(const struct resolver *resolver, enum setting_id id) {
     struct setting_value base;
     recipe_load_setting(resolver->base, id, &base);
@@ -231,7 +231,7 @@ static struct setting_value base_of(const struct resolver *resolver, enum settin
     return base;
 }
 
-/* With another base than the recipe's, and another default than the table's. */
+/* Chooses with another base than the recipe's and another default than the table's. */
 static void choose_from(struct resolver *resolver, enum setting_id id, const struct setting_value *base,
                         const struct setting_value *fallback) {
     const struct setting *setting = &setting_table[id];
@@ -314,7 +314,7 @@ static void choose_packing(struct resolver *resolver) {
     resolver->recipe->packing_auto = open && !given && resolver->recipe->loss != TRAINING_DPO;
 }
 
-/* The settings for which the table says all: each that depends on another stands after it. */
+/* Chooses the settings that the table defines completely. A setting stands after those it depends on. */
 static void choose_plain(struct resolver *resolver) {
 #define BY_HAND(field) [SETTING_##field] = true
     static const bool by_hand[SETTING_COUNT] = {
@@ -327,7 +327,7 @@ static void choose_plain(struct resolver *resolver) {
             choose(resolver, id);
     choose_else(resolver, SETTING_dtype, &(struct setting_value){.int_value = DTYPE_F32});
     choose_packing(resolver);
-    /* Lion's, as its authors have it. */
+    /* the default of Lion's authors */
     struct setting_value beta2 = {
         .float_value = resolver->recipe->optimizer == UPDATE_LION ? 0.99 : setting_table[SETTING_beta2].float_value};
     choose_else(resolver, SETTING_beta2, &beta2);
@@ -345,7 +345,7 @@ static struct mesh mesh_of(const struct plan_options *options) {
     return options->comm ? options->comm->mesh : (struct mesh){1, 1};
 }
 
-/* As many as before, on as many ranks as before. */
+/* As many stages as before, if the number of ranks is the same. */
 static int stages_of(const struct plan_options *options, const struct plan *base) {
     const struct mesh mesh = mesh_of(options);
     if (SETTINGS_HAVE(options, pipeline_parallel) && options->pipeline_parallel > 0)
@@ -353,15 +353,15 @@ static int stages_of(const struct plan_options *options, const struct plan *base
     return base && rank_place_ranks(&base->place) == mesh_ranks(&mesh) ? rank_place_pipeline_parallel(&base->place) : 1;
 }
 
-/* Data ranks by nodes: those that have lanes. */
+/* Mesh of the data ranks that have lanes. */
 static struct mesh data_mesh_of(const struct rank_place *place) {
     int others = rank_place_tensor_parallel(place) * rank_place_pipeline_parallel(place);
-    bool divides = rank_place_ranks(place) % others == 0; /* else plan_check refuses it */
+    bool divides = rank_place_ranks(place) % others == 0; /* otherwise plan_check rejects it */
     return divides ? rank_place_data_mesh(place) : place->mesh;
 }
 
-/* Sequences of the longest lane: with larger micro-batches some lanes, and the ranks that hold them, would have none.
- * Of losses alone ranks take whole batches. */
+/* Sequences of the longest lane. Larger micro-batches would leave some lanes, and their ranks, empty. Ranks that only
+ * compute losses take whole batches. */
 static int64_t share_of_lane(const struct plan_options *options, const struct rank_place *place, int64_t batch) {
     const struct mesh mesh = data_mesh_of(place);
     const struct lane_shape ranks = {mesh.nodes, mesh.per_node};
@@ -400,8 +400,8 @@ static bool can_hold(const struct lane_shape *lanes, int ranks) {
     return lane_tree_of_shape(lanes, &tree) == STATUS_OK && lane_tree_holds(&tree, ranks);
 }
 
-/* On several ranks a new run has as many lanes: each rank adds its micro-batches as one rank would. So has one that may
- * change its recipe and goes on on ranks that cannot hold its lanes. */
+/* A new run on several ranks has one lane per rank: each rank adds its micro-batches as a single rank would. So does a
+ * resumed run that may change its recipe and whose ranks cannot hold its lanes. */
 static void choose_lanes(struct resolver *resolver, const struct rank_place *place) {
     const struct plan_options *options = resolver->options;
     struct mesh mesh = data_mesh_of(place);
@@ -411,7 +411,8 @@ static void choose_lanes(struct resolver *resolver, const struct rank_place *pla
     choose_from(resolver, SETTING_lanes, stuck ? &ranks : &base, &ranks);
 }
 
-/* The environment's setting that holds this machine to the recipe's narrower instruction set; NULL: there is none. */
+/* The environment setting that restricts this machine to the recipe's narrower instruction set; NULL if there is
+ * none. */
 static const char *way_to_isa(const char *base, const char *here) {
     static const struct {
         const char *base, *here, *way;
@@ -435,7 +436,7 @@ static enum status hint_at_isa(const struct backend *backend, const char *base, 
                        "MODEL_DIR -o FILE` without --cluster plans for this one");
 }
 
-/* Names the Ballast that computes the base's bits. Of a plan file nothing is lost by planning again. */
+/* Names the Ballast version that computes the base's bits. Replanning a plan file loses nothing. */
 static enum status refuse_kernels(const struct plan_options *options, const char *base_name, const char *backend,
                                   int base, int here) {
     const char *last = kernel_version_last(backend, base);
@@ -454,9 +455,9 @@ static enum status refuse_kernels(const struct plan_options *options, const char
     return status_hint(STATUS_BAD_INPUT, "use %s, the last with version %d%s", last, base, again);
 }
 
-/* Checks instruction set and kernels' version, on which the bits depend and which no option sets. Each backend counts
- * its own versions, so those of another backend are not compared. A version that is alike stays in the recipe, for
- * programs that balance experts to refuse (session/programs.c). */
+/* Checks instruction set and kernels' version, on which the bits depend and which no option sets. Each backend has its
+ * own versions, so those of another backend are not compared. A compatible version stays in the recipe; programs that
+ * balance experts may reject it (session/programs.c). */
 static enum status check_backend(const struct plan_options *options, const struct recipe *base, const char *base_name,
                                  const struct backend *backend, struct recipe *here) {
     const struct backend *kind = backend_of_isa(base->isa);
@@ -470,13 +471,14 @@ static enum status check_backend(const struct plan_options *options, const struc
     return hint_at_isa(backend, base->isa, here->isa);
 }
 
-/* As many as before, on as many ranks as before: they may share cores otherwise now. */
+/* As many threads as before, on the same number of ranks: ranks may share cores otherwise now. */
 static int choose_threads(const struct plan_options *options, const struct plan *base, const struct rank_place *place) {
     bool as_before = base && rank_place_ranks(&base->place) == rank_place_ranks(place);
     return as_before && !SETTINGS_HAVE(options, threads) ? base->threads : plan_options_threads(options);
 }
 
-/* A partition is one of so many ranks: on others, and by an option that names another, the policy begins anew. */
+/* A partition is for a number of ranks. With another number, or if an option names another partition, the policy starts
+ * anew. */
 static enum status choose_policy(const struct plan_options *options, const struct plan *base, const char *base_name,
                                  const struct rank_place *place, struct policy *out) {
     const struct mesh mesh = data_mesh_of(place);

@@ -22,7 +22,7 @@ static struct model_figures figures_of(const struct session_plan *plan, const st
     return figures;
 }
 
-/* Of the whole model, also where ranks share its tensors. */
+/* Figures of the whole model, also with tensor parallelism. */
 static enum status find_figures(struct session_plan *plan) {
     AUTO(graph_release) struct graph *whole = NULL;
     if (recipe_tensor_parallel(&plan->chosen.recipe) > 1)
@@ -40,7 +40,7 @@ static enum status describe(struct session_plan *plan) {
     return backend->list_products ? backend->list_products(&recipe->products) : STATUS_OK;
 }
 
-/* The recipe and policy of rank 0, for all. */
+/* Broadcasts the recipe and policy of rank 0. */
 static enum status share_chosen(struct session_plan *plan) {
     struct comm *comm = plan->session->comm;
     AUTO_FREE char *text = NULL;
@@ -56,7 +56,7 @@ static enum status share_chosen(struct session_plan *plan) {
     return STATUS_OK;
 }
 
-/* The steps of all ranks, by rank 0. */
+/* Rank 0 proves the steps of all ranks. */
 static enum status prove_ranks(const struct session_plan *plan) {
     const struct executable *step = plan->programs.of[PROGRAM_STEP];
     return step ? rank_proof_make(plan->session, &plan->request.set, step, &plan->chosen) : STATUS_OK;
@@ -77,7 +77,7 @@ static enum status choose(struct session_plan *plan) {
     return STATUS_OK;
 }
 
-/* What rank 0 has chosen. */
+/* Compiles rank 0's choice. */
 static enum status compile(struct session_plan *plan) {
     struct plan_candidate chosen = candidate_begin(plan->session, &plan->request, &plan->chosen);
     TRY(candidate_compile(&chosen));
@@ -85,15 +85,15 @@ static enum status compile(struct session_plan *plan) {
     return STATUS_OK;
 }
 
-/* For ranks that are only planned for, too. */
+/* Also for planned ranks. */
 static enum status choose_alone(struct session_plan *plan) {
     TRY(choose(plan));
     TRY(programs_prove(&plan->programs));
     return prove_ranks(plan);
 }
 
-/* Rank 0 measures and searches, and its plan is everybody's: measurements differ from rank to rank. Each rank compiles
- * its own programs; meanwhile rank 0 proves that they fit together. */
+/* Rank 0 measures and searches, and its plan holds for all ranks, since measurements differ between them. Each rank
+ * compiles its own programs; meanwhile rank 0 proves that they fit together. */
 static enum status choose_together(struct session_plan *plan) {
     struct comm *comm = plan->session->comm;
     TRY(comm_agree(comm, comm->rank == 0 ? choose(plan) : STATUS_OK));
@@ -140,7 +140,7 @@ static enum status warn_of_idle_lanes(const struct session *session, const struc
     return session->comm->rank == 0 ? idle_lanes_warn(plan) : STATUS_OK;
 }
 
-/* `made`: how the request went. Takes its shapes over. Where these are open, lanes are known when one is chosen. On
+/* `made`: the status of the request. Takes its shapes over. If these are open, lanes are known once one is chosen. On
  * failure the session is closed. */
 static enum status plan_agreed(struct session *session, struct plan_request *request, enum status made,
                                struct session_plan *out) {
@@ -168,7 +168,7 @@ enum status session_begin(const char *model_folder, unsigned uses, const struct 
     const struct plan *base = SETTINGS_HAVE(options, plan_path) ? &read : NULL;
     if (base) TRY(comm_agree(options->comm, plan_read(options->plan_path, &read)));
     TRY(session_open(model_folder, options, base ? &base->recipe : NULL, session));
-    /* What is evaluated is what the model says of tokens, not how it shares them among experts. */
+    /* Evaluation covers the model's loss on tokens, not its balance among experts. */
     if (uses == PROGRAMS_TO_EVALUATE || uses == PROGRAMS_TO_REFER) session->model->config.balances_experts = false;
     enum status status = STATUS_OK;
     if (base) status = plan_document_check_model(options->plan_path, &session->model->config);
@@ -200,7 +200,7 @@ enum status session_plan_renew(const struct session_plan *now, const struct poli
     request.origin = NULL;
     request.costs = costs;
     request.plan.policy = policy ? *policy : policy_begin(&now->request, &now->chosen.policy);
-    if (costs) { /* they are of its graph */
+    if (costs) { /* the costs belong to its graph */
         request.plan.policy.tile_tokens = now->chosen.policy.tile_tokens;
         request.plan.policy.selective_recompute = now->chosen.policy.selective_recompute;
     }
@@ -222,7 +222,7 @@ enum status session_plan_find_costs(struct session_plan *plan) {
     return machine_costs_find(&plan->session->machine, &plan->programs, &plan->costs);
 }
 
-/* The plan's step with the costs at an end of the device's range. */
+/* The plan's step at the costs of one end of the device's range. */
 static enum status predict_end(const struct session_plan *plan, enum roofline_case which, double *step_s) {
     AUTO(stage_steps_free) struct stage_steps steps = {0};
     AUTO(costs_free) struct costs costs = {0};
@@ -242,11 +242,11 @@ enum status session_plan_predict(struct session_plan *plan, struct step_summary 
     return predict_end(plan, ROOFLINE_SLOW, &out->slowest_s);
 }
 
-/* ---- why no plan fits, and what would ---- */
+/* ---- why no plan fits, and which would ---- */
 
 enum { SEQUENCE_MIN = 32 };
 
-/* The least memory of the same request with another plan, in tiers of these capacities. */
+/* The minimum memory of the same request with another plan, in tiers of these capacities. */
 static enum status find_min_memory(const struct session_plan *plan, const struct plan *other,
                                    const int64_t capacity_bytes[TIER_COUNT], struct min_memory *out) {
     struct plan_request request = plan->request;
@@ -254,7 +254,7 @@ static enum status find_min_memory(const struct session_plan *plan, const struct
     return choose_min_memory(plan->session, &request, capacity_bytes, out);
 }
 
-/* The same plan with a disk of any size. A fixed policy takes what it takes. */
+/* The same plan with a disk of any size. A fixed policy has fixed sizes. */
 static enum status find_with_disk(const struct session_plan *plan, struct min_memory *out) {
     int64_t capacity_bytes[TIER_COUNT];
     *out = (struct min_memory){.min_bytes = INT64_MAX};
@@ -264,8 +264,8 @@ static enum status find_with_disk(const struct session_plan *plan, struct min_me
     return find_min_memory(plan, &plan->chosen, capacity_bytes, out);
 }
 
-/* Plans that take less, from the one that changes least: fewer micro-batches at once, smaller micro-batches, then
- * shorter sequences. Where the recipe is fixed, only the first. False after the last. */
+/* Reduces the plan's memory by the smallest change first: fewer micro-batches per wave, smaller micro-batches, then
+ * shorter sequences. Only the first if the recipe is fixed. False after the last. */
 static bool reduce_plan(struct plan *plan, bool recipe_fixed) {
     struct recipe *recipe = &plan->recipe;
     if (plan->policy.micro_batches_per_wave > 1)
@@ -291,7 +291,7 @@ static void describe_change(const struct plan *from, const struct plan *to, char
         text_add(text, 128, "%s--seq %" PRId64, text[0] ? ", " : "", to->recipe.sequence_length);
 }
 
-/* The first plan that fits; of those that do not, the first with the least bytes. `min` is at first the plan's. */
+/* The first plan that fits, else the first with the fewest bytes. `min` is initially the plan's. */
 static enum status find_fit(const struct session_plan *plan, struct plan *out, struct min_memory *min) {
     struct plan other = plan->chosen;
     *out = other;
@@ -316,7 +316,7 @@ static const char *describe_total(char text[TOTAL_BYTES]) {
     return text;
 }
 
-/* Only a given plan can ask for more than the tiers below the device hold. */
+/* Only a given plan can exceed the tiers below the device. */
 static enum status check_lower_tier(const struct session_plan *plan, enum tier tier) {
     static const char *const options[] = {[TIER_HOST] = "--host-memory SIZE", [TIER_DISK] = "--disk DIR"};
     int64_t bytes = plan->programs.tier_bytes[tier], capacity = plan->session->machine.capacity_bytes[tier];
@@ -328,8 +328,8 @@ static enum status check_lower_tier(const struct session_plan *plan, enum tier t
                        tier == TIER_HOST ? describe_total(total) : "");
 }
 
-/* The memory that the processes of this host lack, by what is in use now and by what was when the capacity was
- * measured. Ranks measure it at different moments of each other's starts, so that a few hundred KiB differ. */
+/* The memory that the processes of this host lack, by current use and by use when the capacity was measured. Ranks
+ * measure it at different moments of each other's start, so values differ by a few hundred KiB. */
 static enum status find_missing(const struct machine *machine, int processes, int64_t device_bytes, int64_t *missing) {
     enum { START_BYTES = 1 << 20 };
     int64_t lack = device_bytes - machine->capacity_bytes[TIER_DEVICE];
@@ -342,8 +342,8 @@ static enum status find_missing(const struct machine *machine, int processes, in
     return STATUS_OK;
 }
 
-/* How to get a device tier of so many bytes: by the option, or, where the tier is what the system leaves, by the
- * memory that is missing. */
+/* Describes how to get a device tier of so many bytes: by the option, or, if the tier is the free memory of the system,
+ * by freeing the missing memory. */
 static enum status describe_memory(const struct session_plan *plan, int64_t device_bytes, char text[64]) {
     const struct machine *machine = &plan->session->machine;
     char size[SIZE_TEXT];
@@ -358,15 +358,15 @@ static enum status describe_memory(const struct session_plan *plan, int64_t devi
     return STATUS_OK;
 }
 
-/* The rate of transfers large enough to hide the latency; 0: not measured. */
+/* The rate of transfers large enough to hide latency; 0: not measured. */
 static double gb_per_s(const struct transfer_rate *rate) {
     enum { PIECE_BYTES = 1 << 24 };
     if (!(rate->bytes_per_s > 0)) return 0;
     return PIECE_BYTES * 1e-9 / (rate->latency_s + PIECE_BYTES / rate->bytes_per_s);
 }
 
-/* "; DIR has 57.9 GiB free, of which the disk tier may take 500 MiB; it reads 1.20 GB/s and writes 0.90 GB/s". Rates
- * that cannot be measured are left out. */
+/* "; DIR has 57.9 GiB free, of which the disk tier may take 500 MiB; it reads 1.20 GB/s and writes 0.90 GB/s". Unknown
+ * rates are omitted. */
 static enum status describe_disk(const struct session_plan *plan, int64_t free_bytes, char **out) {
     const struct machine *machine = &plan->session->machine;
     struct cluster cluster = {.rates.measured = false};
@@ -384,7 +384,7 @@ static enum status describe_disk(const struct session_plan *plan, int64_t free_b
     return *out ? STATUS_OK : STATUS_FAILED;
 }
 
-/* Proposes a disk ("--disk DIR with 1.31 GiB free; or "), or less device memory with a larger one. */
+/* Proposes a disk ("--disk DIR with 1.31 GiB free; or "), or less device memory with a larger disk. */
 static enum status offer_disk(const struct session_plan *plan, const struct min_memory *with_disk, int64_t needed,
                               int64_t free_bytes, char **out) {
     const struct memory_options *limits = &plan->session->machine.limits;
@@ -406,8 +406,8 @@ static enum status offer_disk(const struct session_plan *plan, const struct min_
     return *out ? STATUS_OK : STATUS_FAILED;
 }
 
-/* Hints at all that would fit: a smaller plan, a disk, more memory. Each of them was compiled. `disk`: about the disk
- * that was given. */
+/* Hints at everything that would fit: a smaller plan, a disk, more memory. Each was compiled. `disk`: text about the
+ * given disk. */
 static enum status hint_fit(const struct session_plan *plan, const struct plan *other, const struct min_memory *min,
                             int64_t needed, const char *offer, const char *disk) {
     char size[SIZE_TEXT], change[128], memory[64], small_memory[64], less[256] = "", small[256] = "";

@@ -11,7 +11,7 @@ static const char *const plan_part_names[PART_COUNT] = {[PART_TENSOR] = "tensor_
                                                         [PART_PARTITION] = "partition",
                                                         [PART_MEMORY] = "memory"};
 
-/* A step without the part: known, or at least so long. */
+/* Records a step without the part: its time, or a lower bound. */
 static void take(struct plan_gain *gain, double step_s, bool exact) {
     if (gain->possible && step_s >= gain->seconds) return;
     gain->possible = true;
@@ -92,8 +92,8 @@ static json_t *with_tier_bytes(json_t *object, const int64_t tier_bytes[TIER_COU
     return object;
 }
 
-/* {"tensor_parallel": {"used", "seconds", "exact"}, …}; seconds null where nothing fits without. NULL without memory.
- */
+/* {"tensor_parallel": {"used", "seconds", "exact"}, …}; seconds are null if nothing fits without it. NULL without
+ * memory. */
 static json_t *plan_gains_to_json(const struct session_plan *plan) {
     struct plan_gain gains[PART_COUNT];
     json_t *object = json_object();
@@ -157,7 +157,7 @@ static json_t *partitions_to_json(const struct search_result *search) {
     return list;
 }
 
-/* Empty where the shape was given. */
+/* Empty if the shape was given. */
 static json_t *shapes_to_json(const struct rank_shapes *shapes) {
     static const char *const outcomes[] = {
         [SHAPE_OPEN] = "open",      [SHAPE_SAME] = "same as before",         [SHAPE_REFUSED] = "refused",
@@ -181,7 +181,7 @@ static json_t *shapes_to_json(const struct rank_shapes *shapes) {
     return list;
 }
 
-/* Null where the policy was given, or plain and fitted: then none was searched for. */
+/* Null if the policy was given, or the plain one fits: there was no search. */
 static json_t *search_to_json(const struct search_result *search) {
     if (search->enumerated == 0) return json_null();
     return json_pack("{s:I, s:I, s:b}", "enumerated", (json_int_t)search->enumerated, "compiled",
@@ -197,7 +197,7 @@ static json_t *pipeline_to_json(const struct stage_steps *steps) {
     return json_pack("{s:f, s:o}", "bubble", steps->bubble, "stages", list);
 }
 
-/* A plan file with what is known of it. prediction: NULL where none was made. */
+/* A plan file with the plan's properties. `prediction` NULL: there is none. */
 static json_t *document(const struct session_plan *plan, const struct step_summary *prediction) {
     const struct step_summary none = {0};
     const struct search_result *search = &plan->search;

@@ -1,12 +1,12 @@
 #include "session/plan_request.h"
 
-/* With those that samples are written by. */
+/* Adds the programs that generate samples. */
 static struct program_set training_set(const struct train_options *training) {
     bool samples = training && training->sample_every > 0;
     return (struct program_set){.uses = PROGRAMS_TO_TRAIN | (samples ? (unsigned)PROGRAMS_TO_WRITE : 0), .texts = 1};
 }
 
-/* To train on pairs the model's own log-probabilities are computed first. */
+/* To train on pairs, the model's own log-probabilities are computed first. */
 static void add_reference(struct plan_request *request) {
     bool trains = program_set_has(&request->set, PROGRAM_STEP) && program_set_has(&request->set, PROGRAM_LOSS);
     if (trains && request->plan.recipe.loss == TRAINING_DPO) request->set.uses |= PROGRAMS_TO_REFER;
@@ -20,7 +20,7 @@ static struct program_set set_of(unsigned uses, const struct plan_options *optio
     return set;
 }
 
-/* The batch of texts is how many have caches, whatever a plan file says of a training step's. */
+/* The batch of texts is the number that have caches, whatever a plan file says about training steps. */
 static enum status resolve_texts(const struct session *session, const struct plan_options *options,
                                  const struct train_options *training, const struct plan *base, struct plan *out) {
     struct plan_options rest = *options;
@@ -31,13 +31,13 @@ static enum status resolve_texts(const struct session *session, const struct pla
     SETTINGS_DROP(&rest, micro_batches_per_wave);
     TRY(plan_options_resolve(&rest, training, session->machine.backend, config, base, options->plan_path, &plan));
     *out = plan_of_texts(&plan, 1);
-    /* A plan made for training may be longer than the context; a length that was asked for is refused later. */
+    /* A plan made for training may be longer than the context. A requested length is rejected later. */
     bool given = SETTINGS_HAVE(options, sequence_length);
     if (!given && out->recipe.sequence_length > config->context) out->recipe.sequence_length = config->context;
     return STATUS_OK;
 }
 
-/* What a model's files have in fewer bits is frozen, and stays in them. */
+/* Weights that the model's files hold quantized are frozen and stay quantized. */
 static enum status check_stored_base(const struct model *model, const struct plan_options *options,
                                      const struct recipe *recipe) {
     const struct model_config *config = &model->config;
@@ -65,7 +65,7 @@ static enum status make_settled(const struct session *session, unsigned uses, co
     else
         TRY(plan_options_resolve(&own, training, session->machine.backend, &session->model->config, base,
                                  options->plan_path, &request.plan));
-    /* Not of a plan whose partition is of other ranks, or which an option changes. */
+    /* Drop the partition of another number of ranks, or one that an option changes. */
     if (base && partition_cuts(&base->policy.partition) &&
         !partition_equal(&base->policy.partition, &request.plan.policy.partition))
         request.policy_fixed = false;
@@ -75,7 +75,7 @@ static enum status make_settled(const struct session *session, unsigned uses, co
     request.collectives_fixed = SETTINGS_HAVE(options, collectives);
     request.micro_batches_fixed = !trains || SETTINGS_HAVE(options, micro_batches_per_wave);
     request.micro_batch_fixed = !trains || SETTINGS_HAVE(options, micro_batch_sequences);
-    /* Where nothing is trained, a model is as it is. */
+    /* Without training, a model stays as it is. */
     if (!trains) request.plan.recipe.lora[0] = request.plan.recipe.freeze[0] = '\0';
     if (!trains) request.plan.recipe.quantize_base = WEIGHT_PLAIN;
     if (trains) TRY(check_stored_base(session->model, options, &request.plan.recipe));
@@ -84,15 +84,15 @@ static enum status make_settled(const struct session *session, unsigned uses, co
     return STATUS_OK;
 }
 
-/* A request's sources. */
+/* Sources of a request. */
 struct inputs {
     const struct session *session;
     unsigned uses;
     const struct train_options *training;
-    const struct plan *decided; /* a plan whose recipe is decided: its stages alone are open; NULL: none is */
+    const struct plan *decided; /* a plan whose recipe is decided: only its stages are open; NULL: there is none */
 };
 
-/* A decided policy is for the stages that it had. */
+/* A decided policy applies to its own number of stages. */
 static enum status change_stages(const struct plan *decided, int64_t stages, struct plan *out) {
     *out = *decided;
     out->place.pipeline_parallel = (int)stages;
@@ -102,7 +102,7 @@ static enum status change_stages(const struct plan *decided, int64_t stages, str
     return plan_check(out);
 }
 
-/* The plan that options make whose rank layout is given. */
+/* The plan of options that give the rank layout. */
 static enum status plan_of_shape(const struct inputs *inputs, const struct plan_options *options, struct plan *out) {
     struct plan_request request;
     if (inputs->decided) return change_stages(inputs->decided, options->pipeline_parallel, out);
@@ -135,7 +135,7 @@ void rank_shape_refuse(struct rank_shape *shape) {
     status_clear();
 }
 
-/* One shape's axes. How tensors are cut is an axis only where that is not settled. */
+/* The axes of one rank layout. How tensors are cut is an axis only if it is not settled. */
 struct axes {
     int tensor, stages;
     bool cut_open, sequence;
@@ -152,7 +152,7 @@ static struct plan_options options_of(const struct plan_options *options, const 
     return own;
 }
 
-/* Also where its plan is refused; its axes are known then, too. */
+/* Adds also a layout whose plan is refused; its axes are known then, too. */
 static enum status add_shape(const struct plan_options *options, const struct axes *axes, const struct inputs *inputs,
                              struct rank_shapes *out) {
     struct plan_options own = options_of(options, axes);
@@ -170,11 +170,11 @@ static enum status add_shape(const struct plan_options *options, const struct ax
     }
     TRY(status);
     TRY(vec_push(&out->list, shape));
-    plan = NULL; /* the list's now */
+    plan = NULL; /* the list owns it now */
     return STATUS_OK;
 }
 
-/* The message that a user gets who asks for the first shape. */
+/* Fails with the message of the first layout, which a user who asks for it would get. */
 static enum status refuse_all(const struct plan_options *options, const struct rank_shape *first,
                               const struct inputs *inputs) {
     const struct axes axes = {.tensor = first->plan->recipe.tensor_parallel,
@@ -184,8 +184,8 @@ static enum status refuse_all(const struct plan_options *options, const struct r
     return plan_of_shape(inputs, &own, &plan);
 }
 
-/* The ways to cut tensors among so many ranks: as the options say, else all. Those of ranks that share none do not
- * differ. */
+/* Adds the ways to partition tensors among so many ranks: those that the options give, else all. They are the same
+ * without tensor parallelism. */
 static enum status add_cuts(const struct plan_options *options, struct axes axes, bool decided,
                             const struct inputs *inputs, struct rank_shapes *out) {
     static const struct axes cuts[] = {{.layout = TENSOR_LAYOUT_MEGATRON},
@@ -208,9 +208,10 @@ static const struct plan *first_open(const struct rank_shapes *shapes) {
     return NULL;
 }
 
-/* All rank layouts that the options leave open. How tensors are partitioned is open if the tensor parallelism is, and
- * neither `sequence_parallel` nor `layout` is given. A refused layout has its message. BAD_INPUT with the first message
- * if all are refused. `tensor`: the decided tensor parallelism; 0: any. The caller frees, also after a failure. */
+/* Lists all rank layouts that the options leave open. The partition of tensors is open if the tensor parallelism is,
+ * and neither `sequence_parallel` nor `layout` is given. A refused layout has its message. BAD_INPUT with the first
+ * message if all are refused. `tensor`: the decided tensor parallelism; 0: any. The caller frees, also after a
+ * failure. */
 static enum status list_shapes(const struct plan_options *options, int tensor, const struct inputs *inputs,
                                struct rank_shapes *out) {
     int ranks = options->planned.nodes > 0 ? mesh_ranks(&options->planned) : session_ranks(inputs->session);
@@ -239,7 +240,7 @@ static enum status refuse_open_shapes(void) {
                       "give them as numbers, or leave them out");
 }
 
-/* The plan asked for is that of the first shape that can be: what is refused of others is no fault of the request. */
+/* The request's plan is that of the first valid layout: errors of the other layouts are not errors of the request. */
 static enum status make_open(const struct inputs *inputs, const struct plan_options *options,
                              struct plan_request *out) {
     const struct program_set set = set_of(inputs->uses, options, inputs->training);
@@ -303,7 +304,7 @@ bool rank_shape_is_of(const struct rank_shape *shape, const struct plan *plan) {
     return recipe_tensor_parallel(recipe) == recipe_tensor_parallel(&plan->recipe) &&
            rank_place_pipeline_parallel(&shape->plan->place) == rank_place_pipeline_parallel(&plan->place) &&
            recipe->sequence_parallel == plan->recipe.sequence_parallel && recipe->layout == plan->recipe.layout &&
-           recipe->strategies == plan->recipe.strategies; /* equal lines are one text */
+           recipe->strategies == plan->recipe.strategies; /* equal strategies share one text */
 }
 
 enum status rank_shapes_repeat(struct rank_shapes *shapes, size_t at) {
@@ -313,7 +314,7 @@ enum status rank_shapes_repeat(struct rank_shapes *shapes, size_t at) {
     *plan = *shape.plan;
     shape.plan = plan;
     TRY(vec_push(&shapes->list, shape));
-    plan = NULL; /* the list's now */
+    plan = NULL; /* the list owns it now */
     struct rank_shape *behind = &shapes->list.items[at + 1];
     memmove(behind + 1, behind, (shapes->list.count - at - 2) * sizeof *behind);
     *behind = shape;

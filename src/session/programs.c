@@ -9,8 +9,8 @@
 #include "plan/layout/tensor_layout.h"
 #include "profile/described_device.h"
 
-/* Whether a GEMM's bits depend on each of its sums alone: on a GPU, also one that is only described, a library
- * chooses how to sum by the size of the GEMM. */
+/* Whether each sum of a GEMM has the same bits in a GEMM of any size. Not on a GPU, connected or target: its library
+ * chooses the order of summation by the size of the GEMM. */
 static bool sums_alike(const struct backend *backend) {
     return !backend->pin_products && backend != &backend_described;
 }
@@ -32,7 +32,7 @@ static enum status add_backward(struct graph *graph, struct tensor *loss, const 
         .seed = recipe->seed,
         .group = {recipe_tensor_parallel(recipe), rank_place_tensor_rank(&plan->place)}};
     bool alone = rank_place_ranks(&plan->place) == 1 && lane_shape_lanes(&recipe->lanes) == 1;
-    /* By the recipe alone, since it changes bits. */
+    /* Depends only on the recipe, since it changes bits. */
     graph->single_micro_batch = recipe_micro_batches(recipe) == 1;
     graph->one_micro_batch = sums_alike(backend) && alone && recipe->batch == recipe->micro_batch_sequences;
     TRY(graph_differentiate(graph, loss));
@@ -47,7 +47,7 @@ static enum model_purpose purpose_of(enum program_use use, const struct recipe *
     return recipe_has_segments(recipe) ? MODEL_LOSS_SEGMENTED : MODEL_LOSS;
 }
 
-/* The graph of this rank among those that share its tensors, in place of the whole. */
+/* Replaces the whole graph by this rank's part of it under tensor parallelism. */
 static enum status shard(const struct plan *plan, const struct shard_choices *choices, bool trains,
                          struct graph **graph, struct tensor **output) {
     struct graph *whole = *graph, *own = whole;
@@ -63,7 +63,7 @@ static enum status shard_batch(const struct plan *plan, bool trains, struct grap
     return shard(plan, &choices, trains, graph, output);
 }
 
-/* What is made of log-probabilities: they are kept, or the loss of their pairs is added. */
+/* Adds the use of log-probabilities: they are kept, or the loss of their pairs is added. */
 static enum status finish_log_probabilities(enum program_use use, const struct recipe *recipe, struct graph *graph,
                                             struct tensor **output) {
     if (use == PROGRAM_REFERENCE) {
@@ -78,7 +78,7 @@ static enum status finish_log_probabilities(enum program_use use, const struct r
     return graph_status(graph);
 }
 
-/* Kernels of another version, which are alike otherwise, counted padding. */
+/* Older compatible kernels counted padding. */
 static enum status check_balance_version(const struct model *model, const struct recipe *recipe,
                                          const struct backend *backend) {
     if (recipe->kernels_version == backend->kernels_version) return STATUS_OK;
@@ -92,7 +92,7 @@ static enum status check_balance_version(const struct model *model, const struct
                       last ? last : "another Ballast");
 }
 
-/* The loss of preferences leaves the experts' balance out. */
+/* DPO ignores the experts' balance loss. */
 static enum status check_balance(const struct model *model, const struct recipe *recipe,
                                  const struct backend *backend) {
     const struct model_config *config = &model->config;
@@ -154,7 +154,7 @@ struct plan plan_of_texts(const struct plan *plan, int64_t sequences) {
 
 static bool is_of_texts(enum program_use use) { return PROGRAMS_TO_WRITE >> use & 1; }
 
-/* The plan as one of the programs takes it. */
+/* The plan of one of the programs. */
 static struct plan plan_of_use(enum program_use use, const struct plan *plan) {
     struct plan micro_batch = *plan;
     micro_batch.recipe.batch = plan->recipe.micro_batch_sequences;
@@ -163,7 +163,7 @@ static struct plan plan_of_use(enum program_use use, const struct plan *plan) {
     return is_of_texts(use) ? plan_of_texts(plan, use == PROGRAM_DECODE ? DECODE_TEXTS : 1) : *plan;
 }
 
-/* As the weights are cut for batches. */
+/* Texts use the partition of weights for batches. */
 static enum status shard_texts(const struct session *session, const struct plan *plan, struct graph **graph,
                                struct tensor **logits) {
     AUTO(shard_choices_free) struct shard_choices choices = {0}, own = {0};
@@ -209,13 +209,13 @@ enum status programs_build_whole(const struct session *session, const struct pro
     return program_build_graph(session, set, use, &alone, out);
 }
 
-/* The program that one of the set takes turns with: the first of the set, or where there are caches the one that fills
- * them. */
+/* The program whose weights another one of the set shares: the first of the set, or, if there are caches, the one that
+ * fills them. */
 static enum program_use resident_of(enum program_use use, enum program_use first) {
     return use == PROGRAM_DECODE ? PROGRAM_PREFILL : first;
 }
 
-/* Besides those of the set that were made before it. */
+/* Compiles one program next to those of the set that exist already. */
 static enum status compile_one(const struct session *session, const struct program_set *set, enum program_use use,
                                const struct plan *plan, struct programs *made) {
     struct plan own = plan_of_use(use, plan);
@@ -225,7 +225,7 @@ static enum status compile_one(const struct session *session, const struct progr
     return executable_create(session->machine.backend, graph, &own, resident, &made->of[use]);
 }
 
-/* The arenas that the programs take turns in. */
+/* Adds the arenas that the programs share. */
 static void add_bytes(const struct program *program, int64_t tier_bytes[TIER_COUNT]) {
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         if (program->tier_bytes[tier] > tier_bytes[tier]) tier_bytes[tier] = program->tier_bytes[tier];
@@ -380,8 +380,8 @@ void stage_steps_free(struct stage_steps *steps) {
 
 /* ---- the proof of all ranks' programs ---- */
 
-/* The programs of all ranks, and the graphs of those that share tensors with rank 0, by their place among these: they
- * have its nodes, whose operands are other parts. Of [0] neither is owned. */
+/* The programs of all ranks, and the graphs of rank 0's tensor-parallel group, by their place in it: they have rank 0's
+ * nodes, with other parts as operands. Element [0] of neither is owned. */
 struct proof {
     const struct session *session;
     const struct program_set *set;

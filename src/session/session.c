@@ -15,7 +15,7 @@
 
 /* ---- memory ---- */
 
-/* What arenas may take of device and host; measured where no limits are given. */
+/* Finds the capacities of device and host; measures them if no limits are given. */
 static enum status find_memory(struct machine *machine) {
     const struct backend *backend = machine->backend;
     const struct memory_options *limits = &machine->limits;
@@ -26,7 +26,7 @@ static enum status find_memory(struct machine *machine) {
     if (!device_given || (!one && !host_given)) TRY(backend->capacity(there));
     capacity_bytes[TIER_DEVICE] = device_given ? limits->device_bytes : there[TIER_DEVICE];
     capacity_bytes[TIER_HOST] = one || host_given ? limits->host_bytes : there[TIER_HOST];
-    /* Without a size of its own the device leaves space for the host in the same memory. */
+    /* A device without its own limit leaves space for the host in the same memory. */
     if (one && !device_given) capacity_bytes[TIER_DEVICE] -= limits->host_bytes;
     if (capacity_bytes[TIER_DEVICE] >= 0) return STATUS_OK;
     char text[SIZE_TEXT];
@@ -36,7 +36,7 @@ static enum status find_memory(struct machine *machine) {
 
 /* ---- shares of the ranks ---- */
 
-/* `own_bytes`: what the capacity left out for one rank next to the tier; each of the others needs as much. */
+/* `own_bytes`: what the capacity reserves for one rank outside the tier. Each of the other ranks needs as much. */
 static void divide(struct machine *machine, enum tier tier, bool given, int64_t own_bytes, int sharers) {
     if (given) return;
     int64_t bytes = machine->capacity_bytes[tier] - (sharers - 1) * own_bytes;
@@ -65,7 +65,7 @@ void *ranks_gather(struct comm *comm, const void *mine, size_t bytes, enum statu
 
 static bool is_here(const struct comm *comm, int rank) { return strcmp(comm->host[rank], comm->host[comm->rank]) == 0; }
 
-/* Declared nodes may be one host: memory is the host's. */
+/* Declared nodes may be one host, which owns the memory. */
 static int count_sharers(const struct comm *comm) {
     int sharers = 0;
     for (int rank = 0; rank < mesh_ranks(&comm->mesh); rank++)
@@ -74,8 +74,8 @@ static int count_sharers(const struct comm *comm) {
 }
 
 /* Collective. Divides measured capacities among the ranks on this host, after each rank's CLUSTER_PROCESS_BYTES.
- * Capacities from options, and those of connected devices (rank_devices_open), are a rank's already. Then all ranks get
- * the least capacity of any rank, since all make the same plan. Does nothing on one rank. */
+ * Capacities from options, and those of connected devices (rank_devices_open), are per rank already. Then all ranks get
+ * the minimum capacity of any rank, since all make the same plan. Does nothing on one rank. */
 static enum status rank_budget_share(struct comm *comm, struct machine *machine) {
     enum status status = STATUS_OK;
     divide_all(machine, !comm->devices, count_sharers(comm));
@@ -101,7 +101,7 @@ void rank_budget_plan(int per_node, struct machine *machine) {
 
 /* ---- their cores ---- */
 
-/* The cores of every rank, in fresh memory; *mine are this one's. */
+/* The cores of every rank, in fresh memory; *mine are this rank's. */
 static enum status gather(struct comm *comm, cpu_set_t *mine, cpu_set_t **out) {
     enum status status = STATUS_OK;
     CPU_ZERO(mine);
@@ -151,7 +151,7 @@ enum status rank_cores_find_contention(struct comm *comm, struct contention *out
 
 enum { GROUPS_MAX = 4 };
 
-/* Which of the ranks on its host this one is. */
+/* This rank's index among the ranks on its host. */
 static int place_of(const struct comm *comm) {
     int place = 0;
     for (int rank = 0; comm && rank < comm->rank; rank++)
@@ -159,8 +159,8 @@ static int place_of(const struct comm *comm) {
     return place;
 }
 
-/* Where no option names a device, the ranks of a host take its GPUs in turn, if it has so many; else each takes the
- * first. Selects it; false where there is none for this rank. NULL: one rank. */
+/* Selects this rank's GPU. If no option names a device, the ranks of a host take its GPUs in turn if there are enough,
+ * else each takes the first. False if there is none for this rank. NULL: one rank. */
 static bool rank_devices_select(const struct comm *comm, const struct backend *backend) {
     int place = place_of(comm);
     if (place == 0 || !backend->select) return false;
@@ -177,11 +177,11 @@ enum status rank_devices_find(const struct comm *comm, const char *device, const
     return backend_find(device, out);
 }
 
-/* This rank's groups that gather under the partition that is asked for; else those that partitions mostly have. */
+/* This rank's gather groups under the requested partition, else those that most partitions have. */
 static int find_groups(const struct comm *comm, const char *partition, struct comm_group groups[GROUPS_MAX]) {
     int ranks = mesh_ranks(&comm->mesh), rank = comm->rank;
     struct partition cut;
-    if (!partition || partition_parse(partition, &comm->mesh, &cut) != STATUS_OK) { /* the plan will say why */
+    if (!partition || partition_parse(partition, &comm->mesh, &cut) != STATUS_OK) { /* the plan reports the error */
         groups[0] = mesh_group(&comm->mesh, rank, MESH_NODE);
         groups[1] = mesh_group(&comm->mesh, rank, MESH_PEERS);
         return 2;
@@ -200,10 +200,10 @@ static enum status connect(struct comm *comm, const char *partition, const struc
     return comm_device_open(comm, &(struct comm_device_settings){backend, groups, count});
 }
 
-/* Collective, before anything is planned. Connects the devices of the ranks (comm_device_open), unless the options say
- * that the host is to be used, and measures anew what is left of the device's memory. Where they cannot be connected
- * (no NCCL, two ranks on one GPU) the host is used, and rank 0 notes why; but BAD_INPUT where they were to be. Does
- * nothing on one rank, and where devices have no memory of their own. */
+/* Collective, before anything is planned. Connects the devices of the ranks (comm_device_open), unless the options
+ * choose the host, and measures free device memory again. If they cannot be connected (no NCCL, two ranks on one GPU),
+ * uses the host, and rank 0 prints a note. BAD_INPUT if the options require connected devices. Does nothing on one
+ * rank, or if devices have no memory of their own. */
 static enum status rank_devices_open(struct comm *comm, const struct plan_options *options, struct machine *machine) {
     bool requested = options->gpu_collectives == GPU_COLLECTIVES_NCCL;
     if (mesh_ranks(&comm->mesh) == 1 || options->gpu_collectives == GPU_COLLECTIVES_HOST) return STATUS_OK;
@@ -240,8 +240,8 @@ static enum status find_disk(const struct memory_options *limits, int64_t *capac
     return STATUS_OK;
 }
 
-/* Of the process's own part (CLUSTER_PROCESS_BYTES) all counts as taken by now: what it does not take yet is not there
- * for arenas either. */
+/* The process's own part (CLUSTER_PROCESS_BYTES) counts as used in full: memory it has not used yet is not available to
+ * arenas either. */
 enum status machine_follow_memory(const struct machine *machine, int64_t open_bytes, int64_t *device_bytes) {
     const struct memory_options *limits = &machine->limits;
     struct cluster_memory memory;
@@ -260,7 +260,7 @@ enum status machine_follow_memory(const struct machine *machine, int64_t open_by
 
 enum status machine_open(const struct plan_options *options, const struct recipe *decided, struct machine *out) {
     struct machine machine = {.backend = plan_options_backend(options, decided), .limits = options->memory};
-    /* A run or a plan names the kind of device, and no option the device. */
+    /* A run or a plan names the kind of device; no option names the device. */
     if (!SETTINGS_HAVE(options, backend)) (void)rank_devices_select(options->comm, machine.backend);
     TRY(machine.backend->check());
     machine.has_cluster = SETTINGS_HAVE(options, cluster_path);
@@ -276,7 +276,7 @@ static enum status find_comm(struct session *session) {
     return session->owns_comm ? comm_open(&(struct comm_settings){.engine = "self"}, &session->comm) : STATUS_OK;
 }
 
-/* What decides the arithmetic and is not an option: the processor's instruction set, and the model's settings. */
+/* Checks what determines the arithmetic and is not an option: the CPU's instruction set, and the model's settings. */
 static enum status check_same(const struct session *session) {
     enum { LIMIT_BYTES = 1 << 24 };
     struct comm *comm = session->comm;
@@ -301,7 +301,7 @@ static enum status find_links(const struct session *session, int threads, struct
     return machine_find_links(session->comm, &link, machine);
 }
 
-/* What ranks mean to the machine: the cores and the memory of each, and the links between them. */
+/* Describes the ranks: the cores and the memory of each, and the links between them. */
 static enum status describe_ranks(struct session *session, const struct plan_options *options) {
     struct machine *machine = &session->machine;
     machine->mesh = session->comm->mesh;
@@ -313,14 +313,14 @@ static enum status describe_ranks(struct session *session, const struct plan_opt
     return find_links(session, plan_options_threads(options), machine);
 }
 
-/* Ranks that are only planned for. What describes a device says what is its own, of the host too. */
+/* Describes ranks that are only planned for. A device description states its own memory and its host's. */
 static void describe_planned(struct machine *machine, const struct plan_options *options) {
     bool described = machine->backend == &backend_described;
     if (options->planned.nodes > 0 && !described) rank_budget_plan(options->planned.per_node, machine);
     machine->plans_devices = described && options->gpu_collectives != GPU_COLLECTIVES_HOST;
 }
 
-/* `opened`: how that went. The session takes the model over. */
+/* `opened`: the status of opening the model. The session takes the model over. */
 static enum status open_with(struct model *model, enum status opened, const struct plan_options *options,
                              const struct recipe *decided, struct session *out) {
     AUTO(session_close) struct session session = {.model = model, .comm = options->comm};

@@ -1,4 +1,4 @@
-/* To train, evaluate, generate or simulate, open a session and make its plan; to compute, open an engine for it.
+/* To train, evaluate, generate or simulate, open a session and make its plan. To compute, open an engine for the plan.
  *
  *     struct session session;         a model on a machine; no weight is read
  *     struct session_plan plan;       recipe, policy, compiled programs, the memory they take
@@ -10,17 +10,24 @@
  *     ...
  *     engine_close(&engine), session_plan_free(&plan), session_close(&session);
  *
- * Each borrows the one before it, which must stay where it is for as long. A process may have one session after the
- * other, also with several plans each; at a time one engine computes.
+ * Each borrows the previous one, which must not move while it is in use. A process may have several sessions in
+ * sequence, each with several plans. One engine computes at a time.
  *
- * Files, in the order to read them: session (this; backend, tiers, the share of each rank); options (what is asked for,
- * and the recipe of it); programs (what is compiled; the proof that ranks' programs fit together; a pipeline's stages,
- * simulated); machine_costs (what operators and tiers cost); plan_request (a complete request: nothing below reads
- * options); plan (the plan, or why none fits and what would); candidate (bounds, fills in, compiles and simulates one
- * candidate); choose (the policy of one; the loop over candidates); plan_document (plan.json, and what each part of a
- * plan gains); layout_report (how operators are or could be partitioned); engine, engine_hash (arenas and steps, where
- * a value stopped being finite; hashes of weights); states (weights and optimizer states, from and to files and another
- * engine); step_collectives (what ranks tell each other around a step); model_tokenizer (a model's tokenizer). */
+ * Files, in the order to read them:
+ * - session: this file; backend, tiers, the share of each rank
+ * - options: the options of a run, and the recipe they make
+ * - programs: compiled programs; the proof that ranks' programs fit together; simulation of a pipeline's stages
+ * - machine_costs: costs of operators and tiers
+ * - plan_request: a complete request; the files below read no options
+ * - plan: the plan, or why none fits and which would
+ * - candidate: bounds, fills in, compiles and simulates one candidate
+ * - choose: the policy of one candidate; the loop over candidates
+ * - plan_document: plan.json, and the gain of each part of a plan
+ * - layout_report: how operators are or could be partitioned
+ * - engine, engine_hash: arenas and steps; where a value stopped being finite; hashes of weights
+ * - states: weights and optimizer states, from and to files and another engine
+ * - step_collectives: collectives around a step
+ * - model_tokenizer: a model's tokenizer */
 #pragma once
 
 #include "backend/backend.h"
@@ -32,87 +39,87 @@
 #include "runtime/store/arena.h"
 #include "session/options.h"
 
-/* The machine as a session uses it: which backend computes, how much each tier may hold, and where rates come from. */
+/* The machine as a session uses it: the backend, the capacity of each tier, and the source of rates. */
 
 struct machine {
     const struct backend *backend;
-    struct memory_options limits;        /* as they were asked for */
-    int64_t capacity_bytes[TIER_COUNT];  /* what arenas may take: the limit, or what there is; 0: no such tier */
-    bool has_cluster;                    /* a cluster file says what the machine is; else it is measured when needed */
-    struct cluster cluster;              /* of that file */
-    enum disk_engine_choice disk_engine; /* how the disk tier is read and written: 0: the best there is */
-    struct mesh mesh;                    /* of the ranks that are here; 1x1: one */
-    struct contention contention;        /* those of them on this host */
-    int sharers;                         /* how many of them have a share of this host's memory; 0: one */
-    struct cluster_rates between;        /* ranks that are here: links, and slowdowns of and by messages; else 0 */
-    bool plans_devices;                  /* collectives of planned ranks work on the memory of their devices */
+    struct memory_options limits;        /* as given */
+    int64_t capacity_bytes[TIER_COUNT];  /* limits of arenas: the option, or the measured memory; 0: no such tier */
+    bool has_cluster;                    /* a cluster file describes the machine; otherwise it is measured when
+                                          * needed */
+    struct cluster cluster;              /* of the cluster file */
+    enum disk_engine_choice disk_engine; /* how the disk tier is read and written; 0: the best available */
+    struct mesh mesh;                    /* of the connected ranks; 1x1: one */
+    struct contention contention;        /* the ranks on this host */
+    int sharers;                         /* ranks that share this host's memory; 0: one */
+    struct cluster_rates between;        /* connected ranks: links, and slowdowns of and by messages; otherwise 0 */
+    bool plans_devices;                  /* collectives of planned ranks use device memory */
     bool disk_buffered;                  /* false; through the page cache (runtime/store/arena.h) */
 };
 
-/* Nothing in it needs to be freed. `decided`: a plan's or a checkpoint's recipe, whose kind of device is taken where
- * the options name none; NULL: there is none. BAD_INPUT naming the option or the cluster file. */
+/* Needs no freeing. `decided`: a plan's or a checkpoint's recipe, which sets the kind of device if the options name
+ * none; NULL: there is none. BAD_INPUT naming the option or the cluster file. */
 enum status machine_open(const struct plan_options *options, const struct recipe *decided, struct machine *out);
-/* What arenas may take in the directory: the free bytes, less a reserve for others. BAD_INPUT where it is no directory.
- */
+/* Bytes that arenas may use in the directory: the free bytes minus a reserve for others. BAD_INPUT if it is no
+ * directory. */
 enum status machine_measure_disk(const char *folder, int64_t *bytes);
 
-/* What the device tier's arena may take now, where the arenas that are open take `open_bytes` of the process's memory,
- * as if they did not: the limit that was given, else what there is, of which each sharer has the same part (and arenas
- * of the same size). A device with memory of its own keeps what it had.
- * Allocates nothing. */
+/* Current capacity of the device tier's arena, not counting the `open_bytes` that open arenas take of the process's
+ * memory. It is the given limit, else the available memory divided equally among the sharers, whose arenas have the
+ * same size. A device with its own memory keeps its capacity. Allocates nothing. */
 enum status machine_follow_memory(const struct machine *machine, int64_t open_bytes, int64_t *device_bytes);
 
-/* ---- what ranks mean to the machine ----
+/* ---- shares of the ranks ----
  *
- * What each of several ranks may take of a machine's memory and disk. */
+ * Divides a machine's memory and disk among several ranks. */
 
-/* Collective. What all ranks have, each `bytes`, in fresh memory by rank. *status: how this rank's came about; then the
- * first failure by rank, and NULL with one. */
+/* Collective. Gathers `bytes` from each rank, in fresh memory by rank. In, *status is this rank's status; out, it is
+ * the first failure by rank. NULL on failure. */
 void *ranks_gather(struct comm *comm, const void *mine, size_t bytes, enum status *status);
-/* Collective: the least that one of them has. */
+/* Collective: the minimum over all ranks. */
 enum status rank_budget_min(struct comm *comm, int64_t *bytes);
-/* As rank_budget_share, for ranks that are only planned for, `per_node` on a machine like this one. A device with
- * memory of its own is one rank's. */
+/* Like rank_budget_share, for planned ranks, `per_node` on a machine like this one. A device with its own memory
+ * belongs to one rank. */
 void rank_budget_plan(int per_node, struct machine *machine);
 
-/* Ranks on the same cores, or on cores of their own: how many threads each starts, and where all of them measure. */
+/* Ranks that share cores, or have their own: the threads of each, and where they measure concurrently. */
 
-/* Collective. How many ranks may run on cores of this process's, itself included, for plan_options.core_sharers: 1
- * where the launcher bound each rank to cores of its own. */
+/* Collective. Number of ranks that may run on this process's cores, including itself, for plan_options.core_sharers. 1
+ * if the launcher bound each rank to its own cores. */
 enum status rank_cores_count_sharers(struct comm *comm, int *out);
 
-/* Collective. The ranks on this host, to measure as many at once, for rank 0: with their cores where the launcher bound
- * them to different ones. Alone, with a note, where it lets no rank use another's. */
+/* Collective, for rank 0. The ranks on this host, to measure that many concurrently, with their cores if the launcher
+ * bound them to different ones. Only one rank, with a note, if no rank may use another's cores. */
 enum status rank_cores_find_contention(struct comm *comm, struct contention *out);
 
-/* How collectives between GPUs move what is in their memory: from one to the other, or by way of the host. */
+/* How collectives between GPUs move device memory: directly, or via the host. */
 
-/* As backend_find, with that choice where `device` is NULL. */
+/* Like backend_find, with that choice if `device` is NULL. */
 enum status rank_devices_find(const struct comm *comm, const char *device, const struct backend **out);
 
 struct session {
     struct model *model; /* owned */
     struct machine machine;
     struct comm *comm; /* the ranks that compute together; never NULL */
-    bool owns_comm;    /* the options have none: it is of one rank, and opened here */
+    bool owns_comm;    /* the options have none: one rank, opened here */
 };
 
-/* Opens the model (where `options` say that an outline is enough, without weights) and the machine (machine_open).
- * BAD_INPUT naming file and field. The caller closes with session_close. With several ranks (options->comm) all of them
- * call it, here and below. */
+/* Opens the model (without weights if `options` ask for an outline) and the machine (machine_open). BAD_INPUT naming
+ * file and field. The caller closes with session_close. Collective with several ranks (options->comm), as are the calls
+ * below. */
 enum status session_open(const char *model_folder, const struct plan_options *options, const struct recipe *decided,
                          struct session *out);
-/* The same with a model that is there, which the session takes over, also on failure. */
+/* Opens a session with an open model, which it takes over, also on failure. */
 enum status session_open_model(struct model *model, const struct plan_options *options, const struct recipe *decided,
                                struct session *out);
 void session_close(struct session *session);
 
 static inline int session_ranks(const struct session *session) { return mesh_ranks(&session->comm->mesh); }
-/* This rank's place in its own mesh, as the machine's memory has it; in any other the first rank's, on machines like
- * this one whose ranks share memory. */
+/* This rank's place in its own mesh, with the machine's memory. In any other mesh, the first rank's place on machines
+ * like this one whose ranks share memory. */
 struct rank_place session_place(const struct session *session, const struct mesh *mesh);
 
-/* Sets which weights a step trains: the model gets the recipe's adapters and frozen weights, and the recipe their
- * canonical spelling. Call it before the session's plans are made; it holds for all of them. BAD_INPUT where the model
- * has no such weights. */
+/* Sets which weights a step trains: gives the model the recipe's adapters and frozen weights, and the recipe their
+ * canonical spelling. Call it before making the session's plans; it applies to all of them. BAD_INPUT if the model has
+ * no such weights. */
 enum status session_set_trained(struct session *session, struct recipe *recipe);

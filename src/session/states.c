@@ -31,8 +31,8 @@ struct safetensors_run engine_share(const struct engine *engine, struct safetens
     return share_of(all, comm->rank, mesh_ranks(&comm->mesh));
 }
 
-/* The same elements have those at its place in other groups of `width` data ranks and, of what is whole, all ranks that
- * share tensors, or those that have a copy of its part. */
+/* The ranks at its place in other groups of `width` data ranks hold the same elements. For whole tensors, so do all
+ * tensor-parallel ranks; else those with a copy of its part. */
 struct safetensors_run engine_written_run(const struct engine *engine, const struct tensor *tensor) {
     const struct rank_place *place = &engine->plan->chosen.place;
     int width = engine_width(engine, tensor->kind), own = rank_place_data_rank(place) / width;
@@ -41,12 +41,12 @@ struct safetensors_run engine_written_run(const struct engine *engine, const str
     int copy = tensor->part ? (int)tensor->part->copy : rank_place_tensor_rank(place);
     struct safetensors_run mine;
     (void)runner_local_shard(engine->main, tensor, &mine.first, &mine.elements);
-    /* What stages share is written by the one that updates it. */
+    /* The stage that updates a shared tensor writes it. */
     if (stage_of_tensor(&engine->spans, tensor) != rank_place_stage(place)) mine.elements = 0;
     return share_of(mine, own * copies + copy, groups * copies);
 }
 
-/* What this rank has of `parameter` as it is kept in `stored_as`: itself or its master. */
+/* This rank's part of `parameter` as stored in `stored_as`: the parameter or its master. */
 static struct weight_target target_of(const struct engine *engine, const struct tensor *parameter,
                                       const struct tensor *stored_as) {
     struct weight_target target = {
@@ -72,7 +72,7 @@ enum status engine_list_tensors(const struct engine *engine, enum tensor_kind ki
     return STATUS_OK;
 }
 
-/* Without those of which this rank has nothing. */
+/* Removes targets of which this rank has nothing. */
 static int drop_empty(struct weight_target *targets, int count) {
     int kept = 0;
     for (int i = 0; i < count; i++)
@@ -118,7 +118,7 @@ static bool covers(const struct weight_target *parameter, const struct weight_ta
     return parameter->first == master->first && parameter->elements == master->elements;
 }
 
-/* Parameters of which the master is there become its rounding. */
+/* Rounds parameters from their masters. */
 static enum status round_masters(const struct engine *engine) {
     const struct graph *graph = engine_graph(engine);
     AUTO_FREE float *buffer = mem_array(2 * BYTE_STORE_PIECE, 1);
@@ -151,7 +151,8 @@ struct halves {
     uint16_t upper[BYTE_STORE_PIECE / 4], lower[BYTE_STORE_PIECE / 4];
 };
 
-/* fp32 numbers of a parameter, by the tensor of its masters' lower halves, of which this rank may have fewer. */
+/* Writes fp32 values of a parameter, identified by the tensor of its masters' lower halves, of which this rank may have
+ * fewer. */
 static enum status write_halves(void *payload, const void *key, int64_t offset, int64_t bytes, const void *from) {
     struct halves *halves = payload;
     const struct tensor *low = key;
@@ -165,7 +166,7 @@ static enum status write_halves(void *payload, const void *key, int64_t offset, 
                         halves->lower + (low_begin - begin));
 }
 
-/* Parameters with such masters are read in fp32, through the store. */
+/* Reads parameters with split masters in fp32, through the store. */
 static void split_sources(const struct engine *engine, const struct byte_store *store, struct weight_target *targets,
                           int count) {
     const struct graph *graph = engine_graph(engine);
@@ -185,8 +186,8 @@ static void split_sources(const struct engine *engine, const struct byte_store *
 
 /* ---- all ---- */
 
-/* All parameters, those with a master as the master: their roundings follow. Where this rank has more of a parameter
- * than of its master, both: what is read of a parameter is the rounding too. */
+/* Lists all parameters, by their master if there is one: the parameter is then rounded from it. If this rank has more
+ * of a parameter than of its master, lists both: the values read for the parameter are rounded, too. */
 static enum status list_sources(const struct engine *engine, const struct byte_store *halves,
                                 struct weight_target **out, int *count) {
     const struct graph *graph = engine_graph(engine);
@@ -207,7 +208,7 @@ static enum status list_sources(const struct engine *engine, const struct byte_s
     return STATUS_OK;
 }
 
-/* From the model's files, or, where `seed` is given, its initial values. */
+/* Reads weights from the model's files, or initializes them if `seed` is given. */
 static enum status make_weights(struct engine *engine, const uint64_t *seed) {
     AUTO_FREE struct halves *halves = mem_array(1, sizeof *halves);
     if (!halves) return STATUS_FAILED;
@@ -279,7 +280,7 @@ enum status engine_load_state(struct engine *engine, const char *path) {
     return status == STATUS_OK ? round_masters(engine) : status;
 }
 
-/* Bytes of a tensor that this rank has. */
+/* Bytes of a tensor that this rank holds. */
 struct range {
     int64_t first, bytes;
 };
@@ -290,10 +291,10 @@ static struct range shard_of(const struct engine *engine, const struct tensor *t
     return (struct range){first * element, elements * element};
 }
 
-/* ---- of all ranks in one file: each writes a part, and reads what another plan gives it ---- */
+/* ---- all ranks in one file: each writes a part, and reads the parts of another plan ---- */
 
-/* Ranks that share tensors, and stages, have other tensors, each set of which has a part of the file: `bytes` long, as
- * the longest is. Data ranks of one set have elements of the same tensors. */
+/* Each set of tensor-parallel ranks and stages has its own tensors and its own part of the file. All parts have the
+ * length `bytes` of the longest. Data ranks of one set have elements of the same tensors. */
 static enum status find_part(const struct engine *engine, int64_t *begin) {
     const struct rank_place *place = &engine->plan->chosen.place;
     const struct graph *graph = engine_graph(engine);
@@ -305,7 +306,7 @@ static enum status find_part(const struct engine *engine, int64_t *begin) {
     return STATUS_OK;
 }
 
-/* Of those that have the same elements each has a part to write. */
+/* Each of the ranks that hold the same elements writes a part of them. */
 static struct range written_of(const struct engine *engine, const struct tensor *tensor) {
     const struct rank_place *place = &engine->plan->chosen.place;
     int width = engine_width(engine, tensor->kind);
@@ -316,7 +317,7 @@ static struct range written_of(const struct engine *engine, const struct tensor 
     return (struct range){mine.first * element, mine.elements * element};
 }
 
-/* Where states wait, on their way in or out: an arena of this rank, or else a file of all. */
+/* Where states are stored in transit: an arena of this rank, or a file of all ranks. */
 struct passage {
     const struct engine *engine;
     bool in;
@@ -343,7 +344,7 @@ static enum status pass_piece(const struct passage *passage, const struct tensor
     return runner_write(runner, tensor, offset, bytes, buffer);
 }
 
-/* The same tensors in the same order, whatever the policy. In the file each has a place for all of its bytes. */
+/* The same tensors in the same order, whatever the policy. The file has space for all bytes of each. */
 static enum status pass_all(const struct passage *passage, int64_t at) {
     const struct graph *graph = engine_graph(passage->engine);
     for (size_t t = 0; t < graph->tensors.count; t++) {
@@ -368,7 +369,7 @@ static enum status pass(struct passage passage, int64_t at) {
     return status;
 }
 
-/* So that gigabytes of it do not stay in memory, which may be what is short. */
+/* Drops gigabytes of the file from the page cache, since memory may be scarce. */
 static void leave_cache(int descriptor) { (void)posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED); }
 
 static enum status write_part(const struct engine *engine, const char *path, int64_t begin) {
@@ -381,7 +382,7 @@ static enum status write_part(const struct engine *engine, const char *path, int
     return status == STATUS_OK ? closed : status;
 }
 
-/* A name that a later start removes, should this process not come to it. */
+/* A name that a later start removes if this process does not. */
 static enum status find_name(struct comm *comm, const char *folder, char **path) {
     char *near = comm->rank == 0 ? path_join(folder, "states") : NULL;
     *path = near ? path_beside(near, file_temporary_prefix) : NULL;

@@ -5,7 +5,7 @@
 #include "ir/ops/ops.h"
 
 struct step_entry {
-    int64_t status, value; /* targets, or what the least is wanted of */
+    int64_t status, value; /* targets, or the value to minimize */
     double losses[];
 };
 
@@ -106,7 +106,7 @@ static enum status gather_entry(struct step_collectives *collectives, enum statu
     return meet(collectives);
 }
 
-/* An error's message is more than a word holds, and needs no speed. */
+/* An error's message is longer than an entry and needs no speed. */
 static enum status first_status(struct step_collectives *collectives, enum status mine) {
     enum status first = STATUS_OK;
     for (int rank = 0; rank < ranks_of(collectives); rank++) {
@@ -153,7 +153,7 @@ static int tensor_rank_of(const struct step_collectives *collectives, int rank) 
     return rank_place_tensor_rank(&place);
 }
 
-/* One figure of all shares, in its places. */
+/* Places one figure of all shares. */
 static void place_figure(struct step_collectives *collectives, int figure) {
     int64_t slots = collectives->slots;
     for (int rank = 0; rank < ranks_of(collectives); rank++)
@@ -186,7 +186,7 @@ static int64_t count_layers(const struct graph *graph) {
     return layers;
 }
 
-/* Backward goes from the last layer to the first. */
+/* Finds them from the last layer to the first, as in the backward pass. */
 static void find_results(const struct graph *graph, struct expert_counts *counts) {
     int64_t layer = counts->layers;
     for (size_t n = 0; n < graph->nodes.count; n++)
@@ -213,7 +213,7 @@ void expert_counts_close(struct expert_counts *counts) {
     *counts = (struct expert_counts){0};
 }
 
-/* Of this rank's shares. */
+/* Adds the counts of this rank's shares. */
 static void add_shares(const struct expert_counts *counts, const struct runner *runner, int64_t shares, double *out) {
     memset(out, 0, (size_t)(counts->layers * counts->experts) * sizeof *out);
     for (int64_t layer = 0; layer < counts->layers; layer++) {

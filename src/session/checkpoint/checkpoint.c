@@ -12,7 +12,7 @@ enum { CHECKPOINT_NAME_BYTES = 32 };
 enum { NAME_DIGITS = 8 };
 static const char name_prefix[] = "step-";
 
-/* A checkpoint's files against its manifest, before any of them is used. */
+/* Compares a checkpoint's files with its manifest, before any of them is used. */
 
 static const char optimizer_name[] = "optimizer.safetensors";
 
@@ -20,7 +20,7 @@ static bool is_of_model(const char *name) { return strcmp(name, optimizer_name) 
 
 static bool has_state(const char *folder) { return folder_holds(folder, checkpoint_state_name); }
 
-/* Before there were manifests, a checkpoint had none. */
+/* Accepts a checkpoint without a manifest only if its version is too old to have one. */
 static enum status require_older(const char *folder) {
     struct checkpoint_state state;
     TRY(checkpoint_read_state(folder, &state));
@@ -33,7 +33,7 @@ static struct manifest_share share_of(const struct comm *comm) {
     return comm ? (struct manifest_share){comm->rank, mesh_ranks(&comm->mesh)} : (struct manifest_share){0};
 }
 
-/* What one rank finds all find. */
+/* All ranks return the first failure of any rank. */
 static enum status agree(struct comm *comm, enum status mine) { return comm ? comm_agree(comm, mine) : mine; }
 
 static enum status examine(const char *folder, bool (*wanted)(const char *name), struct manifest_share share,
@@ -56,7 +56,7 @@ enum status checkpoint_examine(const char *folder, struct checkpoint_examination
     return examine(folder, NULL, (struct manifest_share){0}, out);
 }
 
-/* Drops the findings. */
+/* Frees the findings. */
 static enum status refuse_findings(const char *folder, struct manifest_findings *findings) {
     char text[MANIFEST_TEXT_BYTES];
     size_t count = findings->items.count;
@@ -93,7 +93,7 @@ enum status checkpoint_verify_model(struct comm *comm, const char *folder, const
     return agree(comm, status);
 }
 
-/* state->base for this model. */
+/* Sets state->base for this model. */
 static enum status checkpoint_hash_base(const struct model *model, uint64_t *hash) {
     *hash = 0;
     if (model->config.adapter.rank == 0) return STATUS_OK;
@@ -115,7 +115,7 @@ enum status checkpoint_verify_base(const struct checkpoint_state *state, const s
 
 /* ---- The large files ---- */
 
-/* What this rank writes of each item; carried ones every rank can read. NULL without memory. */
+/* The run of each item that this rank writes; any rank can read carried items. NULL without memory. */
 static struct safetensors_run *list_runs(const struct engine *engine, const struct safetensors_item *items,
                                          size_t count) {
     struct safetensors_run *runs = mem_array(count, sizeof *runs);
@@ -125,7 +125,7 @@ static struct safetensors_run *list_runs(const struct engine *engine, const stru
     return runs;
 }
 
-/* The next file of the directory; takes over the items. */
+/* Adds the next file of the directory. Takes over the items. */
 static enum status add_file(const struct engine *engine, enum tensor_kind kind, const char *name,
                             struct safetensors_item *items, size_t count, struct joint_folder *folder) {
     bool cut = engine_is_cut(engine, kind);
@@ -162,7 +162,7 @@ static enum status add_optimizer(const struct engine *engine, uint64_t *hashes, 
     return add_file(engine, TENSOR_STATE, optimizer_name, items, (size_t)count, folder);
 }
 
-/* Rank 0: the small files of the model. */
+/* Rank 0: writes the model's small files. */
 static enum status write_settings(const struct engine *engine, struct joint_folder *folder) {
     AUTO_FREE struct weight_target *targets = NULL;
     int count;
@@ -218,11 +218,12 @@ static void mark_written(struct checkpoint_saving *saving) {
     for (size_t f = 0; f < saving->folder.file_count; f++)
         for (size_t i = 0; i < saving->folder.files[f].count; i++) {
             const uint64_t *hash = saving->folder.files[f].items[i].hash;
-            if (hash) saving->written[hash - saving->hashes] = true; /* what is carried has none */
+            if (hash) saving->written[hash - saving->hashes] = true; /* carried items have no hash */
         }
 }
 
-/* Tensors that no file holds (an adapter's base): where ranks have but runs of them, they make the hashes together. */
+/* Hashes tensors that no file holds (an adapter's base). If ranks hold only runs of them, they make the hashes
+ * together. */
 static enum status begin_hashes(struct checkpoint_saving *saving) {
     const struct engine *engine = saving->source->engine;
     if (!engine_is_cut(engine, TENSOR_PARAMETER)) return STATUS_OK;
@@ -238,8 +239,8 @@ enum status checkpoint_begin(const struct checkpoint_source *source, const struc
     return prefix_step(out, begin_hashes(out));
 }
 
-/* All that reads the arena comes first, once: what is written is checked on its way, and hashed where this rank has all
- * of it. */
+/* Reads the arena, in one pass and before all else. Each value is checked on its way, and hashed if this rank holds the
+ * whole tensor. */
 static enum status write_arena(struct checkpoint_saving *saving) {
     const struct checkpoint_source *source = saving->source;
     enum status status = joint_folder_write(&saving->folder);
@@ -254,7 +255,8 @@ static enum status write_rest(struct checkpoint_saving *saving) {
     if (saving->folder.comm->rank != 0) return STATUS_OK;
     TRY(write_settings(source->engine, &saving->folder));
     TRY(checkpoint_hash_base(engine_model(source->engine), &saving->state.base));
-    saving->state.data = dataset_fingerprint(source->dataset); /* the first time it may read all text: steps go on */
+    saving->state.data = dataset_fingerprint(source->dataset); /* the first call may read all text; steps continue
+                                                                * meanwhile */
     return STATUS_OK;
 }
 
@@ -272,11 +274,11 @@ enum status checkpoint_gather(struct checkpoint_saving *saving, enum status mine
     return joint_folder_gather(&saving->folder, mine, saving->hashes, tensors);
 }
 
-/* The next checkpoint copies its tokenizer files from here: the directory that the model was read from may be an old
- * checkpoint that is about to go. */
+/* Later checkpoints copy tokenizer files from here. The directory that the model was read from may be an old checkpoint
+ * that will be removed. */
 static enum status move_model_folder(const struct checkpoint_saving *saving) {
     struct model *model = engine_model(saving->source->engine);
-    /* An adapter stays with its base model: only its own tokenizer moves. */
+    /* An adapter stays with its base model. Only its own tokenizer moves. */
     char **moved = model->config.adapter.rank > 0 ? &model->adapter_folder : &model->folder;
     char *path = mem_string(saving->path);
     if (!path) return STATUS_FAILED;
@@ -299,7 +301,7 @@ enum status checkpoint_publish(struct checkpoint_saving *saving) {
     if (saving->folder.comm->rank != 0) return STATUS_OK;
     TRY(prefix_step(saving, publish(saving)));
     TRY(move_model_folder(saving));
-    /* The new one is there: what is left of the old ones goes with the next, or when the run goes on. */
+    /* The new checkpoint is published. Remains of old ones are removed with the next one, or on resume. */
     if (checkpoint_remove_old(source->run_folder, source->options->keep) != STATUS_OK)
         log_warning("an old checkpoint could not be removed: %s", status_message());
     return STATUS_OK;
@@ -396,7 +398,7 @@ enum status checkpoint_remove_old(const char *run_folder, int64_t keep) {
     return STATUS_OK;
 }
 
-/* The one with `newer` others after it. */
+/* The checkpoint that `newer` others follow. */
 static enum status find_checkpoint(const char *run_folder, size_t newer, char **out) {
     char folder[RUN_PATH_BYTES];
     AUTO(names_free) struct names names = {0};
@@ -426,7 +428,7 @@ static enum status read_hash(const char *file, const json_t *object, const char 
     return status_set(STATUS_BAD_INPUT, "%s: %s%s: must be 16 hexadecimal digits", file, path, name);
 }
 
-enum { OLDEST_VERSION = 3 }; /* the same but for the manifest and the bits */
+enum { OLDEST_VERSION = 3 }; /* as now, without manifest and bits */
 
 static enum status read_version(const char *file, const json_t *object, int64_t *out) {
     TRY(json_read_version(file, object, CHECKPOINT_VERSION, out));

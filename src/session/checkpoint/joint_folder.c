@@ -9,7 +9,7 @@
 /* A network file system may show a new name a little later. */
 enum { LOOKS = 10, LOOK_NS = 100000000 };
 
-/* The token's name, which is also what the file holds; empty where rank 0 could not write it. */
+/* Name of the token file, which is also its content. Empty if rank 0 could not write it. */
 struct token {
     char name[64];
 };
@@ -89,7 +89,7 @@ enum status joint_folder_add(struct joint_folder *folder, const char *name, stru
     return status;
 }
 
-/* Blocks of a file that a rank writes, as bytes of it. */
+/* The byte range of the blocks of a file that a rank writes. */
 static struct file_range range_of(const struct joint_folder *folder, const struct joint_file *file, int rank) {
     uint64_t all = count_blocks(folder), ranks = (uint64_t)ranks_of(folder), at = (uint64_t)rank;
     uint64_t first = all * at / ranks, end = all * (at + 1) / ranks, begin_block = file->first_block;
@@ -104,13 +104,13 @@ static struct file_range range_of(const struct joint_folder *folder, const struc
 
 static enum status make_folder(struct joint_folder *folder) {
     if (folder->comm->rank != 0) return STATUS_OK;
-    TRY(folder_create_one(folder->parent)); /* not a run's directory that was removed */
+    TRY(folder_create_one(folder->parent)); /* but not a run's directory that was removed */
     TRY(run_folder_begin(folder->path));
     folder->made = true;
     return STATUS_OK;
 }
 
-/* What all ranks come to: whatever fails from here on, this failure was told. */
+/* All ranks return the first failure of any rank. After that, all ranks know of a failure. */
 static enum status agree(struct joint_folder *folder, enum status mine) {
     enum status status = comm_agree(folder->comm, mine);
     folder->agreed = status != STATUS_OK;
@@ -125,7 +125,7 @@ enum status joint_folder_begin(struct joint_folder *folder, enum status mine) {
     return STATUS_OK;
 }
 
-/* Writes this rank's blocks with their checksums, or makes those of what is there. */
+/* Writes this rank's blocks with their checksums, or computes checksums of existing blocks. */
 static enum status take_blocks(const struct joint_folder *folder, struct joint_file *file, bool writes) {
     if (file->mine.begin == file->mine.end) return STATUS_OK;
     TRY(file_sums_begin(&file->sums));
@@ -157,11 +157,11 @@ enum status joint_folder_sum(struct joint_folder *folder) {
     return STATUS_OK;
 }
 
-/* ---- What the ranks found out ---- */
+/* ---- results of the ranks ---- */
 
-/* Of each rank: the sums of its blocks, file by file, then `hashes`. */
+/* For each rank: the sums of its blocks, file by file, then `hashes`. */
 struct findings {
-    size_t max_blocks, hashes, each; /* each: numbers of a rank */
+    size_t max_blocks, hashes, each; /* each: values per rank */
     uint64_t *mine, *all;
 };
 
@@ -188,7 +188,7 @@ static void findings_free(struct findings *findings) {
     mem_free(findings->all);
 }
 
-/* The ranks' blocks of a file follow each other. */
+/* The ranks' blocks of a file are contiguous. */
 static enum status list_file(struct joint_folder *folder, const struct joint_file *file, const struct findings *found,
                              size_t *taken) {
     struct file_sums *sums;
@@ -219,7 +219,7 @@ static void take_hashes(const struct joint_folder *folder, const struct findings
     }
 }
 
-/* What may fail on one rank alone comes before the ranks agree, or is told at the end. */
+/* Steps that may fail on one rank only come before the ranks agree, or are reported at the end. */
 enum status joint_folder_gather(struct joint_folder *folder, enum status mine, uint64_t *hashes, size_t count) {
     struct comm_group all = comm_group_all(folder->comm);
     AUTO(findings_free) struct findings found = {0};
@@ -230,7 +230,7 @@ enum status joint_folder_gather(struct joint_folder *folder, enum status mine, u
     return folder->comm->rank == 0 ? list_files(folder, &found) : STATUS_OK;
 }
 
-/* ---- The end ---- */
+/* ---- end ---- */
 
 enum status joint_folder_publish(struct joint_folder *folder) {
     if (folder->comm->rank != 0) return STATUS_OK;

@@ -45,14 +45,14 @@ enum status run_changes_add_recipe(struct run_changes *changes, int64_t step, co
     return STATUS_OK;
 }
 
-/* The setting of a recipe; NULL: the field is none of them. */
+/* The setting of a recipe field that may change; NULL: it is not one. */
 static const struct setting *find_movable(const char *field) {
     for (enum setting_id id = 0; id < SETTING_COUNT; id++)
         if (recipe_setting_moves(id) && strcmp(field, setting_table[id].key) == 0) return &setting_table[id];
     return NULL;
 }
 
-/* The number of threads was a part of recipes once: what was changed then is kept, and changes nothing now. */
+/* Recipes once had the number of threads. Its recorded changes are kept, without effect now. */
 static bool is_number(const char *field) {
     return strcmp(field, "threads") == 0 || strcmp(field, "kernels_version") == 0;
 }
@@ -66,11 +66,11 @@ static void apply(const struct run_change *change, struct recipe *recipe) {
     struct setting_value value;
     if (strcmp(change->field, "isa") == 0) {
         memcpy(recipe->isa, change->to, sizeof recipe->isa);
-        recipe->products = NULL; /* they are the other's */
+        recipe->products = NULL; /* the other recipe owns them */
     }
     if (strcmp(change->field, "kernels_version") == 0) recipe->kernels_version = atoi(change->to);
-    if (setting == &setting_table[SETTING_tensor_parallel]) recipe->strategies = NULL; /* they are of so many ranks */
-    if (setting && setting_parse(setting, "", change->to, &value) == STATUS_OK)        /* it was checked */
+    if (setting == &setting_table[SETTING_tensor_parallel]) recipe->strategies = NULL; /* depend on the ranks */
+    if (setting && setting_parse(setting, "", change->to, &value) == STATUS_OK)        /* checked before */
         (void)settings_store(&recipe_settings, recipe, setting_id_of(setting), "", &value);
 }
 
@@ -166,7 +166,7 @@ static enum status read_change(const char *where, const json_t *object, int64_t 
 
 const char *run_changes_key(int64_t version) { return version < RUN_FIRST_CHANGES ? "recipe_changes" : "changes"; }
 
-/* Reads the list of a run.json; there may be none. BAD_INPUT naming the field. */
+/* Reads the list of a run.json, if there is one. BAD_INPUT naming the field. */
 static enum status run_changes_from_json(const char *file, const json_t *object, int64_t version,
                                          struct run_changes *out) {
     const char *key = run_changes_key(version);
@@ -192,8 +192,8 @@ enum status run_path(const char *folder, const char *name, char out[RUN_PATH_BYT
     return status_set(STATUS_BAD_INPUT, "%s: %s", folder, strerror(ENAMETOOLONG));
 }
 
-/* What a start that was killed leaves before there is a run.json: an unfinished one, or what older versions made first,
- * an empty directory of checkpoints. */
+/* Remains of a killed start, before there is a run.json: a temporary one, or an empty directory of checkpoints, which
+ * older versions made first. */
 static bool is_unborn(const char *folder, const char *name) {
     char path[RUN_PATH_BYTES];
     AUTO(names_free) struct names names = {0};
@@ -253,7 +253,7 @@ static enum status remove_unborn(const char *folder) {
     return STATUS_OK;
 }
 
-/* Two processes may have found the directory empty: what it holds counts once it is locked. */
+/* Two processes may have found the directory empty. Its content counts once it is locked. */
 enum status run_folder_take_new(const char *path, int *lock) {
     int held = -1;
     TRY(folder_create(path));
@@ -274,7 +274,7 @@ enum status run_folder_create(const char *path, const struct run_settings *setti
     return status;
 }
 
-/* What was not given is null; older versions wrote 0. */
+/* Options that were not given are null; older versions wrote 0. */
 static enum status read_size(const char *file, const json_t *object, enum setting_id id, struct settings_given *given,
                              int64_t *out) {
     const char *field = setting_table[id].key;
@@ -347,7 +347,7 @@ void run_settings_free(struct run_settings *settings) {
 }
 
 enum status run_folder_lock(const char *path, int *lock) {
-    return folder_lock(path, lock, NULL); /* where locks are not to be had, the run goes on without */
+    return folder_lock(path, lock, NULL); /* without lock support the run continues unlocked */
 }
 
 void run_folder_unlock(int lock) {
@@ -393,7 +393,7 @@ enum status run_folder_begin(const char *temporary) {
     return made ? STATUS_OK : STATUS_FAILED;
 }
 
-/* Between the two renames there is no folder/name; run_folder_clear puts the old one back if the process ends there. */
+/* Between the two renames there is no folder/name. run_folder_clear restores the old one if the process ends there. */
 static enum status replace(const char *temporary, const char *final, const char *old) {
     if (!file_exists(final)) return folder_publish(temporary, final);
     TRY(folder_remove(old));
@@ -414,7 +414,7 @@ enum status run_folder_publish(const char *folder, const char *name, const char 
 void run_folder_abandon(const char *temporary) {
     struct status_copy failure;
     status_save(STATUS_FAILED, &failure);
-    /* What cannot be removed now is when the run goes on; the first error is the one to report. */
+    /* A temporary that cannot be removed now is removed on resume. The first error is reported. */
     (void)folder_remove(temporary);
     (void)status_restore(&failure);
 }
