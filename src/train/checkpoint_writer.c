@@ -7,7 +7,7 @@ static struct comm *comm_of(const struct checkpoint_writer *writer) {
     return writer->source.engine->plan->session->comm;
 }
 
-/* There is nobody to ask: the thread goes through all parts. */
+/* One rank needs no agreement: its thread runs all phases. */
 static bool is_alone(const struct checkpoint_writer *writer) { return mesh_ranks(&comm_of(writer)->mesh) == 1; }
 
 static void set_flag(struct checkpoint_writer *writer, bool *flag, bool value) {
@@ -54,7 +54,7 @@ static enum status run_phase(struct checkpoint_writer *writer) {
     if (writer->phase == WRITER_WRITES) {
         if (comm_of(writer)->rank == 0) status = metrics_sync(writer->metrics);
         if (status == STATUS_OK) status = checkpoint_write_part(saving);
-        release_arena(writer); /* however it failed */
+        release_arena(writer); /* also after a failure */
         if (alone) status = checkpoint_gather(saving, status);
     }
     if (writer->phase == WRITER_SUMS) status = checkpoint_sum_part(saving);
@@ -94,13 +94,13 @@ static void end_saving(struct checkpoint_writer *writer, enum status status) {
     writer->phase = WRITER_ENDED;
 }
 
-/* From its start on the status is the thread's. */
+/* Once the thread runs, the status is the thread's. */
 static void start_or_keep(struct checkpoint_writer *writer) {
     enum status started = start_thread(writer);
     if (started != STATUS_OK) status_save(started, &writer->end);
 }
 
-/* The next phase, if all ranks can go on to it; else the saving ends. */
+/* Enters the next phase if no rank failed; otherwise ends the saving. */
 static bool enter(struct checkpoint_writer *writer, enum writer_phase phase, enum status status) {
     writer->phase = phase;
     status_save(status, &writer->end);
@@ -109,7 +109,7 @@ static bool enter(struct checkpoint_writer *writer, enum writer_phase phase, enu
     return status == STATUS_OK;
 }
 
-/* All threads are through with a phase. Rank 0 alone has anything to do in the last one. */
+/* Continues after all threads have finished a phase. Only rank 0 has work in the last phase. */
 static void go_on(struct checkpoint_writer *writer) {
     join_thread(writer);
     if (is_alone(writer)) {
@@ -134,7 +134,7 @@ static bool is_working(struct checkpoint_writer *writer) {
     return working;
 }
 
-/* Collective. Whether some rank's thread is still at it. A failure of communication ends the waiting. */
+/* Collective. Whether any rank's thread is still working. A communication failure ends the waiting. */
 static bool any_is_working(struct checkpoint_writer *writer) {
     struct comm *comm = comm_of(writer);
     struct comm_group all = comm_group_all(comm);
@@ -163,7 +163,7 @@ enum status checkpoint_writer_begin(struct checkpoint_writer *writer, const stru
     status = start_thread(writer);
     if (status == STATUS_OK) return STATUS_OK;
     status_save(status, &writer->end);
-    if (!is_alone(writer)) return STATUS_OK; /* all learn it when they ask */
+    if (!is_alone(writer)) return STATUS_OK; /* all ranks learn of the end in any_is_working */
     end_saving(writer, status);
     writer->phase = WRITER_IDLE;
     return status_restore(&writer->end);

@@ -6,7 +6,7 @@
 #include "generate/chat.h"
 #include "session/model_tokenizer.h"
 
-/* Says what ends a document. */
+/* Prints the token that ends a document. */
 static enum status find_end(const struct model *model, const struct tokenizer *tokenizer, int64_t *out) {
     TRY(model_end_token(model, tokenizer, out));
     if (!tokenizer) return STATUS_OK;
@@ -21,7 +21,7 @@ static enum status find_end(const struct model *model, const struct tokenizer *t
     return STATUS_OK;
 }
 
-/* Its training paths are validation data. */
+/* Treats its training paths as validation data. */
 static void take_for_validation(struct dataset_options *data) {
     data->valid_paths = data->paths;
     data->valid_path_count = data->path_count;
@@ -61,7 +61,7 @@ static enum status open_data(const struct model *model, const struct recipe *rec
     TRY(find_end(model, made.tokenizer, &data.eos_token));
     TRY(dataset_open(&data, &made.dataset));
     if (dataset_tokens(made.dataset) >= 0) {
-        tokenizer_free(made.tokenizer); /* nothing is left to tokenize */
+        tokenizer_free(made.tokenizer); /* nothing remains to be tokenized */
         made.tokenizer = NULL;
     }
     *out = TAKE(made);
@@ -116,7 +116,7 @@ void train_data_close(struct train_data *data) {
     *data = (struct train_data){0};
 }
 
-/* The last of the ends is the turn's. */
+/* The last end token is the turn's. */
 static enum status set_ends(struct model *model, const struct tokenizer *tokenizer, struct token_ids *ends) {
     const char *name = tokenizer_end_token(tokenizer);
     uint32_t turn = ends->items[ends->count - 1], named;
@@ -126,7 +126,7 @@ static enum status set_ends(struct model *model, const struct tokenizer *tokeniz
         ends->items[i] = ends->items[i - 1];
     ends->items[0] = turn;
     log_note("a turn ends with token %" PRIu32 ": generation_config.json will name it", turn);
-    bool is_named = name && tokenizer_find(tokenizer, name, &named) && named < vocab_size; /* as model_end_token */
+    bool is_named = name && tokenizer_find(tokenizer, name, &named) && named < vocab_size; /* like model_end_token */
     return model_set_ends(model, ends->items, ends->count, is_named);
 }
 
@@ -139,7 +139,7 @@ static enum status add_turn_end(struct model *model, const struct tokenizer *tok
     return config->ends.count > before ? set_ends(model, tokenizer, &config->ends) : STATUS_OK;
 }
 
-/* A generation_config.json that generation would refuse is copied as it is. */
+/* Copies a generation_config.json that generation would reject without changes. */
 static enum status find_ends(struct model *model, const struct tokenizer *tokenizer, int64_t time_s) {
     AUTO(generation_config_free) struct generation_config config = {0};
     enum status status = generation_config_read(model, tokenizer, false, &config);

@@ -12,7 +12,7 @@
 #include "train/data.h"
 #include "train/reference.h"
 
-/* What was given, with what the run adds. Zero-initialise; eval_origin_free. */
+/* The given options, with the run's added. Zero-initialize; eval_origin_free. */
 struct eval_origin {
     struct plan_options plan;
     struct eval_options eval;
@@ -46,9 +46,9 @@ void loss_sum_means(const struct loss_sum *sum, double means[LOSS_FIGURES_MAX]) 
         means[i] = sum->figures[i] / (double)(sum->targets > 0 ? sum->targets : 1);
 }
 
-/* What the run.json of an evaluated run says of preferences, so that nobody types it again. */
+/* Reads the DPO settings of an evaluated run from its run.json, so that users need not repeat them. */
 
-/* Whether all files are of pairs. */
+/* Whether all files hold pairs. */
 static enum status hold_pairs(const struct eval_options *options, bool *out) {
     AUTO(jsonl_columns_free) struct jsonl_columns columns = {0};
     AUTO(sources_free) struct sources sources = {0};
@@ -88,8 +88,8 @@ static void take(const struct run_settings *settings, struct eval_origin *origin
     log_note("preferences are compared with %s%s", origin->eval.reference, own ? ", which the run began with" : "");
 }
 
-/* Where `folder` is a run on preferences, and all data are such or dpo was asked for: the loss, its settings and the
- * model that training began with, each where it was not given. A plan file decides the settings itself. */
+/* Takes the loss, its settings and the reference model from the run in `folder`, each unless given. Does so if it is a
+ * DPO run, and all data are pairs or dpo was requested. A plan file decides the settings itself. */
 static enum status eval_origin_find(const char *folder, const struct plan_options *plan,
                                     const struct eval_options *eval, struct eval_origin *out) {
     bool given = SETTINGS_HAVE(plan, loss), pairs = given && plan->loss == TRAINING_DPO;
@@ -111,10 +111,10 @@ struct evaluation {
     struct session_plan plan;
     struct engine engine;
     int64_t total_bytes;    /* of text whose size is known */
-    double total_text_loss; /* the sum of losses of those files, as if all their tokens had the mean */
+    double total_text_loss; /* estimated loss of all those files: every token at the mean loss */
     bool all_text;
-    bool examples;                /* some file has such */
-    struct reference *references; /* by file; NULL: none is asked for */
+    bool examples;                /* some file has supervised examples */
+    struct reference *references; /* by file; NULL: none is needed */
 };
 
 static void read_options(const struct eval_options *eval, const char *const *paths, size_t count,
@@ -127,7 +127,7 @@ static void read_options(const struct eval_options *eval, const char *const *pat
     out->loss_on_all = eval->loss_on_all;
 }
 
-/* All of the file is tokenized. */
+/* Opens a file and tokenizes all of it. */
 static enum status open_data(const struct evaluation *evaluation, const char *path, struct train_data *out) {
     struct train_options options;
     AUTO(train_data_close) struct train_data made = {0};
@@ -186,7 +186,7 @@ static void describe(const struct evaluation *evaluation, const struct loss_sum 
     if (is_of_pairs(evaluation)) memcpy(out->preference, means, sizeof out->preference);
 }
 
-/* The log-probabilities of the model that file `index` is compared by. */
+/* Sets the reference log-probabilities of file `index`. */
 static enum status set_reference(const struct evaluation *evaluation, size_t index, struct dataset *dataset) {
     if (!evaluation->references) return STATUS_OK;
     const struct reference *reference = &evaluation->references[index];
@@ -246,7 +246,7 @@ static enum status name_files(const struct eval_options *options, struct eval_re
     return STATUS_OK;
 }
 
-/* Every file is opened before the arena: what is wrong with one is said before anything is computed. */
+/* Opens every file before the arena, so that errors appear before anything is computed. */
 static enum status check_files(const struct evaluation *evaluation) {
     for (size_t i = 0; i < evaluation->options->data_path_count; i++) {
         AUTO(train_data_close) struct train_data data = {0};
@@ -298,7 +298,7 @@ static void close_all(struct evaluation *evaluation) {
     mem_free(evaluation->references);
 }
 
-/* With the reference model alone in memory, which is gone before the other is loaded. */
+/* Computes references with only the reference model in memory. It is closed before the other model is loaded. */
 static enum status find_references(struct evaluation *evaluation, const struct plan_options *plan) {
     const struct eval_options *options = evaluation->options;
     if (!options->reference) return STATUS_OK;
@@ -316,7 +316,7 @@ static enum status require_reference(const struct evaluation *evaluation) {
                                         "training began with" HINT "--reference MODEL_DIR");
 }
 
-/* The main session, from its beginning to its end. */
+/* Opens the main session, evaluates, and closes it. */
 static enum status evaluate_session(struct evaluation *evaluation, const char *model_folder,
                                     const struct plan_options *plan, struct eval_result *out) {
     TRY(session_begin(model_folder, PROGRAMS_TO_EVALUATE, plan, NULL, &evaluation->session, &evaluation->plan));

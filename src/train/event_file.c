@@ -18,7 +18,7 @@ static void put_number(uint64_t value, size_t bytes, unsigned char *to) {
         to[i] = (unsigned char)(value >> 8 * i);
 }
 
-/* Turned and shifted, since checksums of data that hold checksums are weak. */
+/* Rotates and adds, since checksums of data that contain checksums are weak. */
 static uint32_t masked_checksum(const unsigned char *data, size_t bytes) {
     uint32_t crc = crc32c(data, bytes);
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
@@ -53,7 +53,7 @@ static enum status write_beginning(struct metrics *file, int64_t done) {
     return write_event(file, &start);
 }
 
-/* TensorBoard reads a directory's files in the order of their names, so a later file gets a later number. */
+/* TensorBoard reads a directory's files in the order of their names, so later files get higher numbers. */
 static enum status create_file(const char *folder, struct metrics *file) {
     for (int64_t number = (int64_t)time(NULL);; number++) {
         mem_free(file->path);
@@ -84,7 +84,7 @@ enum status event_file_write(struct metrics *file, int64_t step, const struct ev
         if (!isfinite(scalars[i].value)) continue;
         items[summary.n_value] = &values[summary.n_value];
         tensorboard__summary_value__init(items[summary.n_value]);
-        items[summary.n_value]->tag = (char *)(uintptr_t)scalars[i].tag; /* protobuf-c takes no const */
+        items[summary.n_value]->tag = (char *)(uintptr_t)scalars[i].tag; /* protobuf-c's fields are not const */
         items[summary.n_value++]->simple_value = (float)scalars[i].value;
     }
     summary.value = items;

@@ -76,7 +76,7 @@ static enum status settle_steps(struct dataset *dataset, const struct recipe *re
     return STATUS_OK;
 }
 
-/* Packed examples may be fewer rows than a batch. */
+/* Packed examples may have fewer rows than a batch. */
 static void report_repeats(const struct dataset *dataset, const struct recipe *recipe) {
     int64_t rows = dataset_split_sequences(dataset, DATASET_TRAIN);
     if (dataset_is_mixed(dataset) || rows < 0 || rows >= recipe->batch) return;
@@ -93,7 +93,7 @@ enum status run_length_settle(struct dataset *dataset, const struct recipe *reci
     return STATUS_OK;
 }
 
-/* Passes made after `steps`; 0 where the run's length is not given in epochs. */
+/* Epochs completed after `steps`; 0 if the run's length is not given in epochs. */
 static double run_length_epoch(const struct dataset *dataset, const struct recipe *recipe,
                                const struct train_options *options, int64_t steps) {
     if (!SETTINGS_HAVE(options, epochs)) return 0;
@@ -117,7 +117,7 @@ static enum status refuse_nonfinite(struct train_run *run, int64_t step, const s
     AUTO_FREE char *place = engine_find_nonfinite(&run->engine, &weight);
     (void)status_set(STATUS_FAILED, "step %" PRId64 ": the %s is not finite; the first value that is not: %s", step,
                      isfinite(numbers->loss) ? "gradient norm" : "loss", place ? place : "unknown");
-    bool unchanged = run->plan.chosen.recipe.clip_norm > 0; /* else updates did not wait for the norm */
+    bool unchanged = run->plan.chosen.recipe.clip_norm > 0; /* otherwise updates did not wait for the norm */
     return status_hint(STATUS_FAILED, weight && step == 1 && unchanged ? "it is so in the model's files"
                                                                        : "a lower --lr or a longer warm-up may help");
 }
@@ -186,7 +186,7 @@ static enum status record_step(struct train_run *run, const struct train_step *s
     return event_file_write(&run->events_file, step->step, of_pairs, sizeof of_pairs / sizeof *of_pairs);
 }
 
-/* The slots of experts are told of the first step, and of each tenth. */
+/* Expert slots are recorded after the first step and every tenth. */
 enum { EXPERTS_EVERY = 10 };
 
 static enum status record_experts(struct train_run *run) {
@@ -210,7 +210,7 @@ static enum status record_validation(struct train_run *run, const double figures
     return event_file_write(&run->events_file, run->state.step, scalars, pairs ? sizeof scalars / sizeof *scalars : 1);
 }
 
-/* One or two slow steps say nothing: something else may have slowed them. */
+/* Ignores one or two slow steps: other processes may have slowed them. */
 enum { OFF_STEPS = 10 };
 static const double OFF_PART = 0.2;
 
@@ -221,7 +221,7 @@ static void report_misprediction(const struct train_run *run, const struct train
     struct misprediction misprediction = {
         .step = step->step, .steps = OFF_STEPS, .part = OFF_PART, .step_s = step->step_s, .predicted = run->prediction};
     const struct timeline *recorded = &run->record.timeline;
-    bool known = run->plan.costs.kernels && recorded->events.count > 0; /* what each instruction does */
+    bool known = run->plan.costs.kernels && recorded->events.count > 0; /* the activity of each instruction */
     if (known) step_summarise(recorded, &run->plan.costs, &misprediction.measured);
     if (run->events->mispredicted) run->events->mispredicted(run->events->payload, &misprediction);
 }
@@ -241,7 +241,8 @@ static enum status one_step(struct train_run *run) {
     step_record_begin(&run->record, run->engine.main, run->state.step, watched || is_doubtful(run));
     int64_t start = clock_now_ns();
     enum status stepped = engine_step(&run->engine, run->data.dataset, run->state.step, learning_rate, &numbers);
-    run->whole = stepped != STATUS_OK && !run->engine.partially_updated; /* what could not begin has changed nothing */
+    run->whole = stepped != STATUS_OK && !run->engine.partially_updated; /* a step that could not begin has changed
+                                                                          * nothing */
     TRY(stepped);
     int64_t elapsed = clock_now_ns() - start;
     enum status recorded =
@@ -277,7 +278,7 @@ enum status train_loop_check_stop(const struct train_run *run) {
     return events->stop ? events->stop(events->payload, run->state.step + 1, saved) : STATUS_OK;
 }
 
-/* A stop ends it without a result: when the run goes on, the validation is made up for. */
+/* A stop ends it without a result. Resuming repeats the validation. */
 static enum status validate(struct train_run *run) {
     struct dataset *dataset = run->data.dataset;
     TRY(run_agree(run, dataset_settle(dataset, DATASET_VALID)));
@@ -317,17 +318,16 @@ static enum status sample(struct train_run *run) {
     return STATUS_OK;
 }
 
-/* Cheap compared with a step, but on a network file system it is a request. */
+/* Cheap compared with a step, but a request on a network file system. */
 enum { LOOKS_AFTER_STEPS = 100 };
 
-/* What becomes of a run whose directory was renamed or removed while it trained: rank 0, which holds it open, finds or
- * makes another for all. */
+/* Handles a run whose directory was renamed or removed while it trained. Rank 0, which holds it open, finds or makes
+ * another one for all ranks. */
 
-/* Whether the run's name still leads
- * to the directory that it holds open. */
+/* Whether the run's name still leads to the directory that it holds open. */
 static bool run_is_in_place(const struct train_run *run) { return folder_is_at(run->folder, run->lock); }
 
-/* The path of the open directory; NULL where it has none, or none that this process sees. */
+/* The path of the open directory. NULL if it has none, or none that this process sees. */
 static char *find_path(int folder) {
     char link[64], path[PATH_MAX];
     snprintf(link, sizeof link, "/proc/self/fd/%d", folder);
@@ -337,7 +337,7 @@ static char *find_path(int folder) {
     return folder_is_at(path, folder) ? mem_string(path) : NULL;
 }
 
-/* A name for what is left of the run, next to its old one. */
+/* A name for the remains of the run, next to its old one. */
 static char *choose_name(const char *folder) {
     size_t length = strlen(folder);
     while (length > 1 && folder[length - 1] == '/')
@@ -348,7 +348,7 @@ static char *choose_name(const char *folder) {
     return prefix ? path_beside(name, prefix) : NULL;
 }
 
-/* The new directory's lock takes the place of the old one's. */
+/* The new directory's lock replaces the old one's. */
 static enum status begin_beside(struct train_run *run, const char *path) {
     char metrics[RUN_PATH_BYTES];
     int lock;
@@ -360,8 +360,8 @@ static enum status begin_beside(struct train_run *run, const char *path) {
     return run->reference.values ? reference_write(path, run->data.dataset, &run->reference) : STATUS_OK;
 }
 
-/* Checkpoints copy the tokenizer's files from the newest one before; where that is gone, from the model that the run
- * began with. */
+/* Checkpoints copy the tokenizer's files from the newest earlier one. If that is gone, they copy from the initial
+ * model. */
 static enum status move_model_folder(struct train_run *run, bool renamed) {
     struct model *model = run->session.model;
     char **moved = model->config.adapter.rank > 0 ? &model->adapter_folder : &model->folder;
@@ -373,7 +373,7 @@ static enum status move_model_folder(struct train_run *run, bool renamed) {
     return STATUS_OK;
 }
 
-/* Of the rank that holds the directory's lock. */
+/* Runs on the rank that holds the directory's lock. */
 static enum status find_place(struct train_run *run, bool *renamed, char **path) {
     *path = find_path(run->lock);
     *renamed = *path != NULL;
@@ -382,7 +382,7 @@ static enum status find_place(struct train_run *run, bool *renamed, char **path)
     return *renamed ? STATUS_OK : begin_beside(run, *path);
 }
 
-/* Rank 0's, for all, as text: whether the directory was renamed, and the path. */
+/* Broadcasts rank 0's result as text: whether the directory was renamed, and the path. */
 static enum status share_place(struct train_run *run, bool *renamed, char **path) {
     struct comm *comm = run->session.comm;
     if (session_ranks(&run->session) == 1) return STATUS_OK;
@@ -397,7 +397,8 @@ static enum status share_place(struct train_run *run, bool *renamed, char **path
     return run_agree(run, status);
 }
 
-/* Whether it is not, and what the ranks have is worth a checkpoint. Collective, as is what follows. */
+/* Whether the directory has moved, and the ranks' state is worth a checkpoint. The functions from here on are
+ * collective. */
 static bool run_wants_rescue(const struct train_run *run) {
     struct claim {
         bool displaced, sound;
@@ -412,10 +413,9 @@ static bool run_wants_rescue(const struct train_run *run) {
     return status == STATUS_OK && wanted.displaced && wanted.sound;
 }
 
-/* When no checkpoint is being written: gives the run the directory's new path or, where it has none any more, a new
- * directory next to the old name (RUN.rescued), with its settings and metrics. What it may copy tokenizer files from is
- * there then too. `*how` says what happened, for a message: "renamed" or "removed". FAILED where nothing can be written
- * there. */
+/* Moves the run to its directory's new path, with its settings and metrics. If there is none, makes a new directory
+ * next to the old name (RUN.rescued). The run then also has the tokenizer files that it may copy. No checkpoint is
+ * being written. `*how` is "renamed" or "removed", for a message. FAILED if nothing can be written there. */
 static enum status run_rescue(struct train_run *run, const char **how) {
     bool renamed = false;
     AUTO_FREE char *path = NULL;
@@ -463,7 +463,7 @@ enum status train_loop_stop(struct train_run *run, enum status how) {
     return status_hint(how, "go on with: ballast resume %s", path_for_shell(run->folder, argument));
 }
 
-/* Whether the run can go on, as all ranks have it: the directory is there, and nobody was asked to stop. */
+/* Whether the run can continue, agreed among all ranks: the directory exists, and no rank received a stop request. */
 static enum status agree_to_go_on(struct train_run *run) {
     bool looks = run_leads(run) && run->state.step % LOOKS_AFTER_STEPS == 0;
     enum status mine = looks ? require_place(run) : STATUS_OK;
@@ -474,7 +474,7 @@ static enum status agree_to_go_on(struct train_run *run) {
     return STATUS_OK;
 }
 
-/* What comes between two steps and may take long; a stop that was asked for before leaves it out. */
+/* Evaluates the model between two steps, which may take long. An earlier stop request skips it. */
 static enum status look_at_model(struct train_run *run) {
     bool validates = validation_due(run), samples = sample_due(run);
     if (validates) TRY(validate(run));
@@ -496,7 +496,7 @@ enum status train_loop_turn(struct train_run *run, bool *complete) {
     return one_step(run);
 }
 
-/* A checkpoint of the last step, wherever the run's directory is now. */
+/* Saves a checkpoint of the last step to the current path of the run's directory. */
 static enum status save_displaced(struct train_run *run) {
     const char *how, *name = run->folder;
     char argument[PATH_SHELL_BYTES];
@@ -509,15 +509,15 @@ static enum status save_displaced(struct train_run *run) {
                       name, how, run->state.step, path_for_shell(run->folder, argument));
 }
 
-/* What a run that fails can still save: the checkpoint that is being written, and one of the last step where nothing
- * but what came after it failed. */
+/* Saves as much as possible of a run that fails: finishes the checkpoint in progress, and saves one of the last step if
+ * only later work failed. */
 static void save_after(struct train_run *run) {
     bool tried = run->saved_step == run->state.step, written = train_loop_finish_save(run) == STATUS_OK;
     bool wanted = run->options->save_every > 0 && run->whole && !run->engine.partially_updated && run->state.step > 0;
     if (written && wanted && !tried && begin_save(run) == STATUS_OK) (void)train_loop_finish_save(run);
 }
 
-/* The first error is the one to report. */
+/* Reports the first error. */
 static enum status finish_after(struct train_run *run, enum status status) {
     struct status_copy failure;
     status_save(status, &failure);
@@ -525,12 +525,12 @@ static enum status finish_after(struct train_run *run, enum status status) {
     return status_restore(&failure);
 }
 
-/* Ranks save together: not after a failure that the others do not know of. */
+/* Ranks save together, so not after a failure that other ranks do not know of. */
 static bool can_save(const struct train_run *run) {
     return session_ranks(&run->session) == 1 || run->session.comm->agreed_failure;
 }
 
-/* Where the run's directory is gone, that is why something failed. */
+/* If the run's directory is gone, reports that as the cause of the failure. */
 static enum status end_loop(struct train_run *run, enum status status) {
     if (!can_save(run)) return status;
     if (!run_wants_rescue(run)) return finish_after(run, status);

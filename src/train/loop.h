@@ -11,58 +11,58 @@
 #include "train/reference.h"
 #include "train/train.h"
 
-/* Steps of the warm-up: as given, else a tenth of the schedule, at most 100. */
+/* Warm-up steps: as given, else a tenth of the schedule, at most 100. */
 int64_t lr_warmup_steps(const struct train_options *options);
 
-/* The learning rate of step s, counted from 0. In the warm-up, peak x (s + 1) / warmup. After it, with S the schedule's
- * steps, m the minimum fraction and p = (s - warmup) / (S - warmup):
- *     cosine    m + (1 - m) (1 + cos(pi p)) / 2      (Loshchilov and Hutter, arXiv 1608.03983, equation 5)
- *     linear    1 - (1 - m) p
- *     constant  1
- *     wsd       1, and over the last D = round(S x decay fraction) steps 1 - (1 - m) (s - (S - D)) / D
- *               (Hu et al., arXiv 2404.06395, section 4)
- * times the peak. */
+/* The learning rate of step s, counted from 0. During the warm-up it is peak x (s + 1) / warmup. Afterwards it is the
+ * peak times a shape. Let S be the schedule's steps, m the minimum fraction and p = (s - warmup) / (S - warmup). The
+ * shapes are:
+ * - cosine: m + (1 - m) (1 + cos(pi p)) / 2 (Loshchilov and Hutter, arXiv 1608.03983, equation 5)
+ * - linear: 1 - (1 - m) p
+ * - constant: 1
+ * - wsd: 1, and 1 - (1 - m) (s - (S - D)) / D over the last D = round(S x decay fraction) steps (Hu et al., arXiv
+ *   2404.06395, section 4) */
 double lr_at_step(const struct train_options *options, int64_t step);
 
-/* How long a run is that is given in epochs: passes over its training data. Without weights each row of the data comes
- * once an epoch (data/dataset.h). */
+/* The length of a run that is given in epochs, or passes over its training data. Without weights each row of the data
+ * comes once an epoch (data/dataset.h). */
 
-/* Where options->epochs is given, sets options->steps to what they take, rounded up to whole steps; that waits until
- * all training text is tokenized, and is a function of data, batch and epochs alone. Then fixes the warm-up. `done`:
- * steps that were made. BAD_INPUT where sources have weights, so that each has passes of its own length; where the
- * steps are too many, or fewer than are done. */
+/* If options->epochs is given, sets options->steps to that many epochs, rounded up to whole steps. Waits until all
+ * training text is tokenized; depends only on data, batch and epochs. Then fixes the warm-up. `done`: steps made so
+ * far. BAD_INPUT if sources have weights, since their epochs differ in length. BAD_INPUT if the steps are too many, or
+ * fewer than `done`. */
 enum status run_length_settle(struct dataset *dataset, const struct recipe *recipe, int64_t done,
                               struct train_options *options);
 
-/* A run with everything open. */
+/* An open run. */
 struct train_run {
-    const char *folder; /* the given one, or `rescued` */
+    const char *folder; /* the given directory, or `rescued` */
     char *given_folder;
     int lock;      /* of the directory, held open */
-    bool begun;    /* the loop: it has to be ended */
-    char *rescued; /* the directory's path where it is not the one that was given; NULL else */
+    bool begun;    /* the loop has begun and must be ended */
+    char *rescued; /* the directory's path if it is not the given one; otherwise NULL */
     struct run_settings settings;
-    struct train_events rank_events;     /* what `events` is, where there are any */
+    struct train_events rank_events;     /* storage of `events`, if there are any */
     const struct train_events *events;   /* never NULL */
     const struct train_options *options; /* of the settings */
-    const char *plan_path; /* which may hold a predicted time: --plan, or the directory's on resume; NULL: none */
+    const char *plan_path; /* a file that may have a predicted time: --plan, or on resume the directory's; NULL: none */
     struct session session;
     struct session_plan plan;
     struct engine engine;
     struct train_data data;
-    struct reference reference; /* of preferences; else empty */
+    struct reference reference; /* DPO; otherwise empty */
     struct metrics metrics;
     struct metrics events_file;
     struct samples samples;
     struct checkpoint_state state; /* after the last step */
-    bool whole;                    /* weights, optimizer state and metrics are those after the state's step */
+    bool whole;                    /* weights, optimizer state and metrics match the state's step */
     struct checkpoint_writer writer;
     struct step_record record;
     struct plan_watch watch;
     int64_t saved_step;             /* of the newest checkpoint that was begun; -1: none */
-    char *newest;                   /* directory of the newest that is whole, NULL: none */
-    int64_t newest_step;            /* of that one; 0: there is none */
-    bool validated;                 /* whether the metrics hold the validation of state.step */
+    char *newest;                   /* directory of the newest complete checkpoint; NULL: none */
+    int64_t newest_step;            /* its step; 0: there is none */
+    bool validated;                 /* whether the metrics have the validation of state.step */
     double matrix_flops_per_s;      /* of all ranks; 0: unknown */
     bool matrix_rate_again;         /* it was measured again, since a step was above it */
     struct step_summary prediction; /* of a step; empty where the costs are not known */
@@ -70,34 +70,34 @@ struct train_run {
     double smooth_step_s;           /* for the time that remains */
 };
 
-/* Of all ranks one writes the run's directory and tells what happens. */
+/* Whether this rank writes the run's directory and reports events. */
 static inline bool run_leads(const struct train_run *run) { return run->session.comm->rank == 0; }
-/* What came of something that ranks did apart: the first failure by rank, for all. */
+/* Collective: the first failure by rank of work that ranks did separately. */
 static inline enum status run_agree(const struct train_run *run, enum status mine) {
     return comm_agree(run->session.comm, mine);
 }
 
-/* OK, or the status that the run shall stop with. */
+/* OK, or the status with which the run stops. */
 enum status train_loop_check_stop(const struct train_run *run);
-/* What stands next to an engine: the checkpoints' thread at its gate, and the step that is recorded. Detaching closes
- * the engine; no checkpoint is being written then (train_loop_finish_save). */
+/* Attaches to an engine: the gate of the checkpoint writer, and the step record. Detaching closes the engine; no
+ * checkpoint may be in progress (train_loop_finish_save). */
 enum status train_loop_attach(struct train_run *run);
 void train_loop_detach(struct train_run *run);
-/* Waits for the checkpoint that is being written, if any. */
+/* Waits for the checkpoint in progress, if any. */
 enum status train_loop_finish_save(struct train_run *run);
-/* Before the first turn. train_loop_end follows in any case. */
+/* Call it before the first turn. train_loop_end follows in any case. */
 enum status train_loop_begin(struct train_run *run);
-/* What is due after the last step (validation, sample, checkpoint), and the next step. `complete`: there was none left,
- * and the last checkpoint is whole. A status that stands for a stop: what the events asked for, after a checkpoint. */
+/* Does pending work after the last step (validation, sample, checkpoint), and makes the next step. `complete`: no step
+ * was left, and the last checkpoint is complete. A stop status: the events requested it, and a checkpoint was saved. */
 enum status train_loop_turn(struct train_run *run, bool *complete);
-/* Saves, unless the run writes no checkpoints, and returns `how`, a status that stands for a stop, with its message. */
+/* Saves, unless the run writes no checkpoints. Returns `how`, a stop status, with its message. */
 enum status train_loop_stop(struct train_run *run, enum status how);
-/* A checkpoint of the last step, whole when this returns. */
+/* Saves a checkpoint of the last step, complete on return. */
 enum status train_loop_save(struct train_run *run);
-/* After the last turn, with its status, which is returned where nothing worse comes: what a run that failed can still
- * save is saved. No checkpoint is being written any more. */
+/* Call it after the last turn, with its status, which it returns unless something worse happens. Saves as much as
+ * possible of a run that failed. No checkpoint is in progress on return. */
 enum status train_loop_end(struct train_run *run, enum status status);
 
-/* train.c: settings with absolute paths, and what was left open fixed, so that resuming later finds the same. The
- * caller calls run_settings_free, after a failure too. */
+/* Makes settings with absolute paths (train.c). Open ones are fixed, so that resuming finds the same. The caller calls
+ * run_settings_free, also after a failure. */
 enum status run_settings_make(const char *model_folder, const struct train_options *options, struct run_settings *out);

@@ -15,8 +15,7 @@
 #include "session/model_tokenizer.h"
 #include "train/plan_watch.h"
 
-/* A step with more executions of instructions is not recorded: its file would take more memory than a run leaves for
- * such things. */
+/* A step with more instruction executions is not recorded: its file would take more memory than a run reserves. */
 enum { STEP_RECORD_EVENTS_MAX = 1 << 16 };
 
 enum { SETTLED_AFTER = 2 };
@@ -58,7 +57,7 @@ static enum status metrics_failed(const char *path, const char *what) {
     return status_set(STATUS_FAILED, "%s: cannot %s: %s", path, what, strerror(errno));
 }
 
-/* What is written and cut must be the run's own file, not one that somebody put a link to in its place. */
+/* Rejects links: the file that is written and cut must be the run's own. */
 static enum status refuse_link(const char *path) {
     struct stat info;
     if (lstat(path, &info) != 0 || S_ISREG(info.st_mode)) return STATUS_OK;
@@ -66,7 +65,8 @@ static enum status refuse_link(const char *path) {
                        "move it away; the run then begins a new one");
 }
 
-/* What stays of a metrics file when its run goes on from a checkpoint, whatever became of the file meanwhile. */
+/* Selects the lines of a metrics file to keep when its run resumes from a checkpoint, whatever happened to the file
+ * meanwhile. */
 
 struct byte_range {
     size_t begin, end;
@@ -75,14 +75,14 @@ struct byte_range {
 struct cutting {
     const char *path;
     const struct metrics_cut *cut;
-    int64_t last, last_step; /* steps of the last good line, and of the last that is a step's */
+    int64_t last, last_step; /* steps of the last good line, and of the last step line */
     bool validated;
-    size_t end;                 /* of the last line that stays */
-    VEC(struct byte_range) bad; /* lines that do not */
-    size_t bad_within;          /* so many of them lie before the end */
-    int64_t first_bad;          /* the number of the first */
+    size_t end;                 /* of the last kept line */
+    VEC(struct byte_range) bad; /* lines to drop */
+    size_t bad_within;          /* number of them before the end */
+    int64_t first_bad;          /* line number of the first */
     int64_t missing;            /* steps without a line */
-    char ranges[128];           /* of these, as far as there is space: "3 to 5, 9" */
+    char ranges[128];           /* those steps, as far as there is space: "3 to 5, 9" */
 };
 
 static void cutting_free(struct cutting *cutting) { vec_free(&cutting->bad); }
@@ -130,7 +130,7 @@ static enum verdict judge_good(struct cutting *cutting, int64_t step, enum line_
     return STAYS;
 }
 
-/* After the lines of the cut's step anything may come: the end of a run that was killed. */
+/* After the lines of the cut's step anything may follow: the end of a run that was killed. */
 static enum status judge(struct cutting *cutting, const char *line, size_t bytes, enum verdict *verdict) {
     int64_t step;
     enum line_kind kind;
@@ -186,8 +186,8 @@ static enum status leave_out(struct cutting *cutting, const char *text) {
     return STATUS_OK;
 }
 
-/* Of metrics_open: the bytes that stay of the file, which is written anew where lines before them do not. A missing
- * file has none. */
+/* Finds the bytes of the file that metrics_open keeps. The file is rewritten if bad lines precede them. A missing file
+ * has none. */
 static enum status metrics_cut_find(const char *path, const struct metrics_cut *cut, size_t *bytes, bool *validated) {
     AUTO(cutting_free) struct cutting cutting = {.path = path, .cut = cut};
     AUTO_FREE char *data = NULL;
@@ -236,7 +236,7 @@ enum status metrics_append(struct metrics *metrics, const char *line, size_t byt
     return STATUS_OK;
 }
 
-/* "" where there are no pairs. */
+/* "" if there are no pairs. */
 static const char *print_preference(const double *figures, const char *prefix, bool pairs, char *text, size_t bytes) {
     text[0] = '\0';
     if (pairs)

@@ -9,11 +9,11 @@
 #include "session/session.h"
 #include "train/loop.h"
 
-/* Predictions are wrong by some percent: less is no reason. */
+/* Predictions are off by some percent, so smaller gains do not count. */
 static const double GAIN_MIN = 0.05;
-/* A search for a policy takes about so long (search/search.h). */
+/* Approximate time of a policy search (search/search.h). */
 static const double SEARCH_S = 0.5;
-/* Written and read again; no disk that one would train on is slower. */
+/* States are written and read again. Disks used for training are at least this fast. */
 static const double CHANGE_BYTES_PER_S = 1e8, CHANGE_MIN_S = 0.1;
 
 const char *replan_reason_name(enum replan_reason reason) {
@@ -50,7 +50,7 @@ static enum status predict(const struct session_plan *plan, const struct costs *
 
 static struct comm *comm_of(const struct replan_input *input) { return input->now->session->comm; }
 
-/* What rank 0 came to, for all. */
+/* Broadcasts rank 0's result. */
 static enum status share_gain(const struct replan_input *input, enum status mine, struct replan_gain *gain) {
     TRY(comm_agree(comm_of(input), mine));
     return comm_share(comm_of(input), gain, sizeof *gain);
@@ -80,15 +80,15 @@ static enum status look_for_other(const struct replan_input *input, const struct
 enum status replan_choose(const struct replan_input *input, struct costs *costs, struct replan_choice *out) {
     enum status status = STATUS_OK;
     *out = (struct replan_choice){.gain = {.change_s = input->change_s, .steps = input->steps}};
-    if (policy_is_plain(&input->now->chosen.policy)) return STATUS_OK; /* nothing is moved or computed again */
+    if (policy_is_plain(&input->now->chosen.policy)) return STATUS_OK; /* nothing is moved or recomputed */
     TRY(fit(input, costs));
     if (comm_of(input)->rank == 0) status = predict(input->now, costs, &out->gain.now_s);
     TRY(share_gain(input, status, &out->gain));
-    double max_s = out->gain.now_s * (double)out->gain.steps; /* that any plan can save */
+    double max_s = out->gain.now_s * (double)out->gain.steps; /* the maximum that any plan can save */
     return GAIN_MIN * max_s > SEARCH_S ? look_for_other(input, costs, out) : STATUS_OK;
 }
 
-/* Whether states can wait in memory: next to the larger of the two engines' arenas, one of which is open. */
+/* Whether states can wait in memory, next to the larger of the two engines' arenas. One arena is open at a time. */
 static bool wait_in_memory(const struct train_run *run, const struct session_plan *next) {
     const struct programs *now = &run->plan.programs, *then = &next->programs;
     const struct machine *machine = &run->session.machine;
@@ -100,7 +100,7 @@ static bool wait_in_memory(const struct train_run *run, const struct session_pla
     return larger + kept_states_bytes(&run->engine) <= capacity + machine->limits.host_bytes;
 }
 
-/* Whether each rank goes on with what it has: where something is cut, chunks of another size cut otherwise. `next`
+/* Whether each rank keeps its part of the states. If something is cut, other chunk sizes cut it differently. `next`
  * NULL: not known yet. */
 static bool each_keeps(const struct train_run *run, const struct session_plan *next) {
     if (session_ranks(&run->session) == 1) return true;
@@ -114,7 +114,7 @@ static enum status keep_states(struct train_run *run, const struct session_plan 
     return kept_states_take(&run->engine, tier, run->folder, kept);
 }
 
-/* After an error that all ranks have agreed on and that leaves the run as it was: says so once, and forgets it. */
+/* Reports an error once and clears it. All ranks have agreed on the error, and the run is unchanged. */
 static void plan_change_report_stay(const struct train_run *run) {
     if (run_leads(run)) log_note("the plan stays as it is: %s", status_message());
     status_clear();
@@ -138,7 +138,7 @@ static enum status enter_engine(struct train_run *run, const struct kept_states 
     return status;
 }
 
-/* What memory each rank may take, with no engine open. */
+/* The memory that each rank may use, without an open engine. */
 static enum status find_capacity(const struct train_run *run, int64_t *bytes) {
     TRY(run_agree(run, machine_follow_memory(&run->session.machine, 0, bytes)));
     return rank_budget_min(run->session.comm, bytes);
@@ -151,9 +151,9 @@ static enum status renew(struct train_run *run, const struct costs *costs, struc
     return status;
 }
 
-/* Costs that are known are of the plan's own graph, and keep the search to that. A run fits them under a policy that
- * moves or computes again; under the plain one they are those of the profile. Where nothing fits by that graph, one
- * with other tiles, or in which light operators are recomputed, may. */
+/* Known costs belong to the plan's own graph and restrict the search to it. A run fits them under a policy that moves
+ * or recomputes; under the plain policy they come from the profile. If nothing fits with that graph, another graph may:
+ * one with other tiles or selective recomputation. */
 static enum status choose_once(struct train_run *run, struct session_plan *out) {
     bool fitted = run->watch.costs.kernels && !policy_is_plain(&run->plan.chosen.policy);
     TRY(find_capacity(run, &run->session.machine.capacity_bytes[TIER_DEVICE]));
@@ -164,7 +164,7 @@ static enum status choose_once(struct train_run *run, struct session_plan *out) 
     return renew(run, NULL, out);
 }
 
-/* A limit may be lowered bit by bit, as the run gives memory back. */
+/* A limit may fall gradually, while the run frees memory. */
 static enum status choose_now(struct train_run *run, struct session_plan *out) {
     enum { TRIES = 5 };
     for (int i = 0;; i++) {
@@ -191,7 +191,7 @@ static enum status go_on_by(struct train_run *run, const struct session_plan *ne
     return status;
 }
 
-/* The first error is a note where the run can go on, and the second one its end. */
+/* The first error is a note if the run can continue. The second one ends the run. */
 static enum status go_back(struct train_run *run, const struct kept_states *kept) {
     plan_change_report_stay(run);
     run->session.machine.backend->set_threads(run->plan.chosen.threads);
@@ -218,7 +218,7 @@ enum status plan_change_make(struct train_run *run, struct session_plan *next, b
 }
 
 enum { FIRST_PAUSE = 5, RECORDED_STEPS = 3, LOOK_EVERY_NS = 1000 * 1000 * 1000 };
-/* Memory that comes and goes by less is nothing to change for. */
+/* Smaller changes of free memory do not justify a new plan. */
 static const double MORE_MEMORY = 1.1;
 
 static enum status open_shortest(struct train_run *run) {
@@ -233,7 +233,7 @@ bool plan_watch_wanted(const struct train_run *run) {
     return run->options->replan && (session_ranks(&run->session) == 1 || !run->session.machine.backend->memory);
 }
 
-/* Rank 0's, for all. */
+/* Broadcasts rank 0's costs. */
 static enum status know_costs(struct train_run *run) {
     size_t nodes = programs_main(&run->plan.programs)->graph->nodes.count;
     costs_free(&run->watch.costs);
@@ -289,7 +289,7 @@ static int64_t arena_bytes(const struct programs *programs) {
     return programs->tier_bytes[TIER_DEVICE] + programs->tier_bytes[TIER_HOST];
 }
 
-/* What the run's directory says of its plan, and who is told. */
+/* Updates the plan in the run's directory and reports the change. */
 static enum status report_change(struct train_run *run, const struct train_replan *replan) {
     run->settings.plan = run->plan.chosen;
     if (!run_leads(run)) return STATUS_OK;
@@ -312,7 +312,7 @@ static enum status settle_change(struct train_run *run, struct train_replan *rep
     run->off_steps = 0;
     run->smooth_step_s = 0;
     TRY(run_agree(run, predict_step(run)));
-    TRY(know_costs(run)); /* of the graph that there is now */
+    TRY(know_costs(run)); /* of the current graph */
     TRY(know_needed(run));
     replan->step = run->state.step;
     replan->after_s = run->prediction.step_s;
@@ -342,7 +342,7 @@ static void report_no_fit(const struct train_run *run, int64_t capacity_bytes) {
                 size_print(capacity_bytes, there), size_print(arena_bytes(&run->plan.programs), takes));
 }
 
-/* The checkpoint that comes first is what is left where the system ends the process. */
+/* Saves a checkpoint first, which remains if the system kills the process. */
 static enum status follow_less(struct train_run *run, int64_t capacity_bytes) {
     struct plan_watch *watch = &run->watch;
     int64_t began_ns = clock_now_ns();
@@ -399,11 +399,11 @@ static enum status decide(struct train_run *run, int64_t capacity_bytes) {
     return STATUS_OK;
 }
 
-/* ---- looking ---- */
+/* ---- memory checks ---- */
 
 enum { NOTHING_SEEN = INT64_MAX, REQUESTS_A_LOOK = 0 };
 
-/* What this rank may take; where the system does not say, what there was. */
+/* The capacity of this rank; the last known one if the system does not report it. */
 static int64_t look_now(struct train_run *run) {
     int64_t bytes;
     run->watch.looked_ns = clock_now_ns();
@@ -418,7 +418,7 @@ static bool is_more(const struct train_run *run, int64_t bytes) {
     return (double)bytes > MORE_MEMORY * (double)run->watch.capacity_bytes;
 }
 
-/* Whether all ranks look now: then all know that they do. */
+/* Whether all ranks check now, so that each knows that all do. */
 static bool all_look(const struct train_run *run) { return run->watch.looks || run->state.step >= run->watch.next; }
 
 int64_t plan_watch_look(struct train_run *run) {

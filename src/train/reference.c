@@ -19,9 +19,9 @@ void reference_free(struct reference *reference) {
 
 /* The sums of one micro-batch of each data rank. */
 struct turn {
-    double *mine, *all;      /* by rank: ranks of one model have those of the same micro-batch */
+    double *mine, *all;      /* by rank; ranks of one model replica have the same micro-batch */
     int64_t sequences;       /* of a micro-batch */
-    struct engine_turn data; /* which of them is this rank's */
+    struct engine_turn data; /* this rank's index among them */
 };
 
 static void take_turn(const struct turn *turn, const struct rank_place *place, int64_t first, struct reference *out) {

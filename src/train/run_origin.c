@@ -1,11 +1,11 @@
-/* Where a run that goes on starts from, and what may have changed since. */
+/* Finds where a resumed run starts, and which settings have changed since. */
 #include "train/run_origin.h"
 
 #include "base/json.h"
 #include "base/terminal.h"
 #include "data/source.h"
 
-/* A rank's part of the model's files, and the next rank's, as this rank's files have them. */
+/* Hashes of a rank's part of the model's files, and of the next rank's part, in this rank's files. */
 struct file_parts {
     uint64_t mine, next;
 };
@@ -16,7 +16,7 @@ static enum status hash_parts(const struct engine *engine, struct file_parts *ou
     return model_hash_files(engine_model(engine), (rank + 1) % ranks, ranks, &out->next);
 }
 
-/* Where no rank has read all, each looks at the next one's part too: who has another model is found by a neighbour. */
+/* If no rank has read all files, each also checks the next rank's part, so that neighbors detect a differing model. */
 static enum status require_same_files(const struct engine *engine) {
     struct comm *comm = engine_comm(engine);
     struct file_parts mine;
@@ -45,12 +45,12 @@ enum status same_weights_require(const struct engine *engine) {
 
 enum { STATE_LIMIT_BYTES = 1 << 24, VALUE_BYTES = 200 };
 
-/* What is compared, and with what. */
+/* Objects to compare. */
 struct comparison {
     const char *run_folder, *checkpoint;
     int64_t step;
     const char *part; /* "options.", before the fields' names */
-    bool (*is_fixed)(const char *field, const json_t *now, const json_t *before); /* NULL: no field is */
+    bool (*is_fixed)(const char *field, const json_t *now, const json_t *before); /* NULL: no field is fixed */
 };
 
 static const char *print_value(const json_t *value, char text[VALUE_BYTES]) {
@@ -69,7 +69,7 @@ static enum status refuse(const struct comparison *comparison, const char *field
     return status_hint(STATUS_BAD_INPUT, "the bits of the run depend on it: put %s back, or train anew", before);
 }
 
-/* A field that only one of the two has is of another version. */
+/* A field that only one object has is from another version. */
 static enum status compare(const struct comparison *comparison, const json_t *now, const json_t *before) {
     const char *field;
     json_t *value;
@@ -86,7 +86,7 @@ static enum status compare(const struct comparison *comparison, const json_t *no
     return STATUS_OK;
 }
 
-/* A run may have more GEMMs after a while, but no other algorithm for one. */
+/* A run may add GEMMs later, but the algorithm of a GEMM may not change. */
 static bool products_differ(const json_t *now, const json_t *before) {
     const char *product;
     json_t *algorithm;
@@ -101,7 +101,7 @@ static bool recipe_is_fixed(const char *field, const json_t *now, const json_t *
     return strcmp(field, "products") != 0 || products_differ(now, before);
 }
 
-/* Files may have moved, their contents are compared elsewhere; how many there are and their weights may not change. */
+/* Files may have moved; their contents are compared elsewhere. Their number and weights may not change. */
 static bool sources_differ(const json_t *now, const json_t *before) {
     size_t bytes;
     if (json_array_size(now) != json_array_size(before)) return true;
@@ -145,9 +145,9 @@ static enum status compare_plans(struct comparison comparison, const struct plan
     return compare(&comparison, new_plan, old_plan);
 }
 
-/* Refuses, by name, another recipe than the checkpoint's and other settings that decide which data come when. Notes
- * other paths. `state` is the checkpoint's, with the changes of its recipe that run.json records. `options` receives
- * the checkpoint's options. */
+/* BAD_INPUT, by name, if the recipe differs from the checkpoint's, or if other settings that determine the order of
+ * data do. Notes other paths. `state` is the checkpoint's, with the recipe changes that run.json records. `options`
+ * receives the checkpoint's options. */
 static enum status check_changes(const char *run_folder, const struct run_settings *settings, const char *checkpoint,
                                  const struct checkpoint_state *state, json_t **options) {
     struct comparison comparison = {.run_folder = run_folder, .checkpoint = checkpoint, .step = state->step};
@@ -160,7 +160,7 @@ static enum status check_changes(const char *run_folder, const struct run_settin
     return compare_options(comparison, settings, object);
 }
 
-/* The same for a run that has no checkpoint yet: its plan against the one in RUN/plan.json, where that can be read. */
+/* Checks a run without a checkpoint likewise: its plan against RUN/plan.json, if that is readable. */
 static enum status check_changes_begun(const char *run_folder, struct run_settings *settings) {
     char file[RUN_PATH_BYTES];
     struct plan begun;
@@ -171,7 +171,7 @@ static enum status check_changes_begun(const char *run_folder, struct run_settin
     return compare_plans(comparison, &settings->plan, &begun);
 }
 
-/* The one that rank 0 sees: a network file system may show the others an older state of the directory. */
+/* Takes the checkpoint that rank 0 sees, since a network file system may show others an older directory. */
 static enum status find_newest(struct comm *comm, const char *run_folder, char **out) {
     AUTO_FREE char *found = NULL;
     bool leads = !comm || comm->rank == 0;
@@ -201,7 +201,7 @@ enum status run_origin_find(struct comm *comm, const char *run_folder, struct ru
     TRY(comm_agree(comm, check_changes(run_folder, settings, out->checkpoint, &out->state, &out->options)));
     const json_t *every = json_object_get(out->options, "valid_every");
     if (json_is_integer(every)) out->valid_every = json_integer_value(every);
-    struct recipe *recipe = &out->state.plan.recipe; /* a change may have left it without lines */
+    struct recipe *recipe = &out->state.plan.recipe; /* a change may have removed its lines */
     if (!recipe->products) recipe->products = settings->plan.recipe.products;
     if (!recipe->strategies) recipe->strategies = settings->plan.recipe.strategies;
     out->state.plan.policy = settings->plan.policy;
@@ -210,7 +210,7 @@ enum status run_origin_find(struct comm *comm, const char *run_folder, struct ru
     return STATUS_OK;
 }
 
-/* For a recipe that was refused as it is: where it would be taken with changes, the option that allows them. */
+/* If a rejected recipe would be accepted with changes, hints at the option that allows them. */
 static enum status hint_recipe_change(const struct plan_options *options, const struct backend *backend,
                                       const struct plan *base) {
     struct plan_options allowed = *options;
@@ -235,7 +235,7 @@ static void report_change(const struct run_change *change) {
                 change->field, change->to, change->step + 1, change->from);
 }
 
-/* A policy was chosen for a number of ranks: on another, the plain one is where the search begins. */
+/* A policy is for one number of ranks. With another number, the search starts from the plain policy. */
 static void forget_policy(const struct plan_options *options, struct plan *base) {
     int were = rank_place_ranks(&base->place), are = options->comm ? mesh_ranks(&options->comm->mesh) : 1;
     if (were != are)

@@ -74,7 +74,7 @@ enum status run_end_read(const char *run_folder, enum run_state *state, char **m
     return *message ? STATUS_OK : STATUS_FAILED;
 }
 
-/* ---- What is there ---- */
+/* ---- state of a run ---- */
 
 static bool makes_longer(const struct train_options *options, const struct run_settings *settings) {
     if (SETTINGS_HAVE(options, steps) && options->steps > settings->options.steps) return true;
@@ -113,7 +113,7 @@ enum status run_continue_find(const char *run_folder, const struct train_options
     return comm_share(comm, out, sizeof *out);
 }
 
-/* ---- Whether it is the run that is asked for ---- */
+/* ---- whether it is the requested run ---- */
 
 static enum status refuse(const char *run_folder, const char *name, const json_t *now, const json_t *there) {
     AUTO_FREE char *given = json_text(now, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
@@ -141,7 +141,7 @@ static enum status hint_change(enum status status, const char *run_folder, const
                        path_for_shell(run_folder, folder), name, given ? path_for_shell(given, argument) : "?");
 }
 
-/* The setting of a field of the options; NULL: one that has no name on the command line. */
+/* The setting of an options field; NULL: it has no name on the command line. */
 static const struct setting *find_setting(const char *field) {
     if (strcmp(field, "valid") == 0) return &setting_table[SETTING_valid_paths];
     for (int i = 0; i < SETTING_COUNT; i++)
@@ -149,12 +149,12 @@ static const struct setting *find_setting(const char *field) {
     return NULL;
 }
 
-/* What a run that goes on may have otherwise. */
+/* Whether a resumed run may differ in this field. */
 static bool may_differ(const char *field) {
     return strcmp(field, "steps") == 0 || strcmp(field, "epochs") == 0 || strcmp(field, "replan") == 0;
 }
 
-/* Data is an argument, and always given. */
+/* Data is a positional argument and always given. */
 static enum status compare_options(const char *run_folder, const struct train_options *options, const json_t *now,
                                    const json_t *there) {
     const char *field;
@@ -217,7 +217,7 @@ static enum status compare_recipes(const char *run_folder, const char *plan_path
     return STATUS_OK;
 }
 
-/* "all-linear" is a list of layers in a run's recipe. */
+/* A run's recipe has a list of layers in place of "all-linear". */
 static enum status spell_adapter(const char *model_folder, const char *given, char out[ADAPTER_TEXT_BYTES]) {
     struct model *model;
     TRY(model_open_outline(model_folder, &model));

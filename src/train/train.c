@@ -17,7 +17,7 @@
 
 static const struct train_events no_events;
 
-/* Every rank may be asked to stop. */
+/* Every rank may receive stop requests. */
 static struct train_events events_of_rank(const struct train_events *events, const struct comm *comm) {
     if (!events) return no_events;
     return !comm || comm->rank == 0 ? *events : (struct train_events){.stop = events->stop, .payload = events->payload};
@@ -59,9 +59,9 @@ static enum status require_training_data(const struct train_run *run) {
                       run->plan.chosen.recipe.sequence_length);
 }
 
-/* Where the policy was searched for, or the model was planned or profiled before, the costs are known. They are
- * measured now where the run is to learn whether another policy is faster. Else the plan file that the run has its plan
- * from may say what a step takes. */
+/* Finds the predicted time of a step. Costs are known if the policy was searched for, or the model was planned or
+ * profiled before. They are measured now if the run watches for faster policies. Otherwise the run's plan file may have
+ * a prediction. */
 static enum status predict_step(struct train_run *run) {
     bool learns = plan_watch_wanted(run) && !policy_is_plain(&run->plan.chosen.policy);
     TRY(learns ? session_plan_measure(&run->plan) : session_plan_find_costs(&run->plan));
@@ -74,7 +74,7 @@ static enum status predict_step(struct train_run *run) {
     return STATUS_OK;
 }
 
-/* The plan that the run's directory keeps. */
+/* The plan in the run's directory. */
 static enum status find_plan(struct train_run *run, struct run_settings *settings) {
     const char *path = scratch_format(&settings->memory, "%s/plan.json", run->folder);
     if (!path) return STATUS_FAILED;
@@ -114,7 +114,8 @@ static enum status predict(struct train_run *run) {
     return STATUS_OK;
 }
 
-/* Data, memory and the machine's rate: all that can refuse a run before its arena is there. */
+/* Prepares data, memory and the machine's matrix rate: everything that can reject a run before its arena is
+ * allocated. */
 static enum status prepare_run(struct train_run *run, struct train_options *options) {
     TRY(run_agree(run, open_data(run, options)));
     TRY(run_agree(run, session_plan_check_memory(&run->plan)));
@@ -123,7 +124,7 @@ static enum status prepare_run(struct train_run *run, struct train_options *opti
     return run_agree(run, run_leads(run) ? predict(run) : STATUS_OK);
 }
 
-/* `valid_every`: as it was up to the run's step. */
+/* `valid_every`: its value up to the run's step. */
 static enum status open_metrics(struct train_run *run, int64_t valid_every) {
     char path[RUN_PATH_BYTES];
     const struct metrics_cut cut = {run->state.step, valid_every, true};
@@ -133,7 +134,7 @@ static enum status open_metrics(struct train_run *run, int64_t valid_every) {
     return samples_open(run->folder, run->state.step, &run->samples);
 }
 
-/* What a failed run can go on from. */
+/* Hints at the checkpoint from which a failed run can resume. */
 static enum status hint_checkpoint(const struct train_run *run, enum status status) {
     if (run->newest) return status_hint(status, "the last good checkpoint is %s", run->newest);
     const char *hint = status_hint_text();
@@ -155,8 +156,8 @@ static enum status write_result(struct train_run *run) {
     return checkpoint_write_model(run->folder, &run->engine);
 }
 
-/* A rank that failed between steps says so where the others ask whether to go on, or have come to the end themselves.
- * Not one that failed within a step: there they wait for it, and end with it. */
+/* A rank that failed between steps reports it when the others agree to continue, or have ended themselves. Not a rank
+ * that failed within a step: the others wait for it there and end with it. */
 static enum status agree_on_end(struct train_run *run, enum status status) {
     bool known = status_is_stop(status) || run->session.comm->agreed_failure;
     return known || run->engine.partially_updated ? status : step_collectives_agree(&run->engine.collectives, status);
@@ -200,7 +201,7 @@ enum status train_close(struct train_run *run) {
     return status_is_stop(status) ? STATUS_OK : status;
 }
 
-/* A run whose first part came to `status`: begun, or closed. */
+/* Opens a run's steps after its first part, with status `status`: started, or closed. */
 static enum status open_steps(struct train_run *run, enum status status, struct train_run **out) {
     if (status == STATUS_OK) status = begin_steps(run);
     if (status == STATUS_OK) {
@@ -212,7 +213,7 @@ static enum status open_steps(struct train_run *run, enum status status, struct 
     return status;
 }
 
-/* All turns. */
+/* Makes all turns. */
 static enum status run_to_end(struct train_run *run) {
     enum status status = STATUS_OK;
     for (bool complete = false; status == STATUS_OK && !complete;)
@@ -243,7 +244,7 @@ static enum status copy_paths(const char *const *paths, size_t count, struct scr
     return STATUS_OK;
 }
 
-/* Where the disk tier is, whatever the directory that a later command is called in. */
+/* Makes the disk tier's directory absolute, for later commands in other directories. */
 static enum status set_limits(const struct memory_options *limits, struct run_settings *out) {
     const char *absolute;
     out->limits = *limits;
@@ -278,7 +279,7 @@ static enum status load_model(struct train_run *run) {
 
 static enum status stop_requested(const void *payload) { return train_loop_check_stop(payload); }
 
-/* What preferences are compared with: computed before anything is trained, or as the run's directory has it. */
+/* Finds the reference log-probabilities: computes them before training, or reads them from the run's directory. */
 static enum status find_reference(struct train_run *run, bool kept) {
     struct dataset *dataset = run->data.dataset;
     if (run->plan.chosen.recipe.loss != TRAINING_DPO) return STATUS_OK;
@@ -295,7 +296,7 @@ static enum status write_reference(const struct train_run *run) {
     return reference_write(run->folder, run->data.dataset, &run->reference);
 }
 
-/* An empty directory that all ranks see; a run that is refused leaves none behind. */
+/* Takes an empty directory that all ranks see. A rejected run leaves no directory behind. */
 static enum status take_folder(struct train_run *run) {
     bool made = run_leads(run) && !file_exists(run->folder);
     TRY(run_agree(run, run_leads(run) ? run_folder_take_new(run->folder, &run->lock) : STATUS_OK));
@@ -304,7 +305,7 @@ static enum status take_folder(struct train_run *run) {
     return status;
 }
 
-/* One rank writes all but checkpoints. */
+/* One rank writes everything except checkpoints. */
 static enum status write_folder(struct train_run *run) {
     const struct run_settings *settings = &run->settings;
     if (!run_leads(run)) return STATUS_OK;
@@ -341,7 +342,7 @@ static enum status prepare_first(struct train_run *run, const char *model_folder
     return write_first(run);
 }
 
-/* A run in the directory, if that is good; all ranks have one, or none. */
+/* Creates a run in the directory if `status` is OK. All ranks succeed, or none. */
 static enum status create_all(const char *folder, enum status status, const struct train_events *events,
                               struct comm *comm, struct train_run **out) {
     *out = status == STATUS_OK ? create_run(folder, events, comm) : NULL;
@@ -363,11 +364,11 @@ enum status train_begin(const char *model_folder, const char *run_folder, const 
     return run_to_end(run);
 }
 
-/* What lies in the arenas now must be what lay there when the checkpoint was written. */
+/* The arenas must have the bits that they had when the checkpoint was written. */
 static enum status check_bits(const struct train_run *run, const char *checkpoint) {
     uint64_t bits;
     bool comparable = engine_can_hash(&run->engine) && run->state.version >= CHECKPOINT_FIRST_ANY_GRAPH;
-    if (!comparable) return STATUS_OK; /* what was read has the checksums of the files */
+    if (!comparable) return STATUS_OK; /* the bytes read match the files' checksums */
     TRY(engine_hash(&run->engine, &bits));
     if (bits == run->state.bits) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "%s: damaged: its weights or optimizer state are not those that were saved",
@@ -417,7 +418,7 @@ static enum status change_options(struct run_settings *settings, const struct tr
     return status_hint(STATUS_BAD_INPUT, "--steps is the length of the whole run, not the number of steps left");
 }
 
-/* The directory of a run that goes on. */
+/* Writes the directory of a resumed run. */
 static enum status write_folder_again(struct train_run *run, const struct run_origin *origin) {
     struct run_settings *settings = &run->settings;
     if (!run_leads(run)) return STATUS_OK;
@@ -427,7 +428,7 @@ static enum status write_folder_again(struct train_run *run, const struct run_or
     return open_metrics(run, origin->valid_every);
 }
 
-/* A run of adapters whose base model has moved. What it was is compared by checksums, as of one that stayed. */
+/* Handles adapters whose base model has moved. Checksums verify the base, as for one that has not moved. */
 static enum status move_base(const struct run_origin *origin, struct run_settings *settings,
                              struct plan_options *options) {
     const char *base;
@@ -455,7 +456,7 @@ static enum status open_origin(struct train_run *run, struct run_settings *setti
     return run_agree(run, checkpoint_verify_base(&origin->state, run->session.model));
 }
 
-/* A run without a checkpoint has the weights that it began with, and may compute it again. */
+/* A run without a checkpoint has its initial weights, and may compute the reference again. */
 static enum status resume_reference(struct train_run *run) {
     enum status status = find_reference(run, true);
     if (status != STATUS_BAD_INPUT) return status;
@@ -485,7 +486,8 @@ static enum status resume_from(struct train_run *run, struct run_settings *setti
     TRY(run_agree(run, set_limits(&run->session.machine.limits, settings)));
     settings->plan = run->plan.chosen;
     TRY(run_agree(run, write_folder_again(run, origin)));
-    TRY(comm_share(run->session.comm, &run->validated, sizeof run->validated)); /* what the metrics of rank 0 say */
+    TRY(comm_share(run->session.comm, &run->validated, sizeof run->validated)); /* validation state of rank 0's
+                                                                                 * metrics */
     return shared_folder_check(run->session.comm, run->folder);
 }
 
@@ -509,7 +511,7 @@ static enum status clear_leftovers(const char *run_folder) {
     return run_folder_clear(checkpoints);
 }
 
-/* One rank holds the directory for all. */
+/* One rank locks the directory for all. */
 static enum status read_run(struct train_run *run, bool leads) {
     struct run_settings *settings = &run->settings;
     if (leads) TRY(run_folder_lock(run->folder, &run->lock));
@@ -528,7 +530,7 @@ static enum status prepare_resumed(struct train_run *run, const struct plan_opti
     enum status status = change_options(settings, changes, origin->state.step);
     TRY(comm_agree(plan->comm, status));
     TRY(resume_from(run, settings, plan, origin));
-    /* Only now: a refused resume keeps all checkpoints. */
+    /* Only now, since a rejected resume keeps all checkpoints. */
     return run_agree(run, run_leads(run) ? checkpoint_remove_old(run->folder, settings->options.keep) : STATUS_OK);
 }
 
