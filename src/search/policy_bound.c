@@ -27,7 +27,7 @@ static void add_copies(struct loads *loads, enum tier from, enum tier to, double
         copies * (rate->latency_s + rates->issue_s) + bytes / rate->bytes_per_s;
 }
 
-/* Whether updates of chunks that move are left to the next step. */
+/* Whether updates of moving chunks are deferred to the next step. */
 static bool defers(const struct policy_bound_input *input, const struct policy *policy) {
     return policy->optimizer != TIER_DEVICE && !input->early;
 }
@@ -42,9 +42,10 @@ static double total(const struct load *load) {
     return sum;
 }
 
-/* Least time of two streams, one of which (`narrow`) has one activity. While both run for t seconds, a of the wide one
- * gets t / s(a,n) of its work done and the narrow one t / s(n,a): that saves t (1 / s(a,n) + 1 / s(n,a) - 1). Savings
- * are taken from the activity that gives most for the narrow one's work, as in a fractional knapsack. */
+/* Minimum time of two streams, one of which (`narrow`) has one activity. While both run for t seconds, activity a of
+ * the wide stream completes t / s(a,n) of its work, and the narrow one t / s(n,a). That saves t (1 / s(a,n) + 1 /
+ * s(n,a) - 1). As in a fractional knapsack, savings are taken first from the activity with the highest gain per second
+ * of the narrow stream's work. */
 static double pair_min(const struct cluster_rates *rates, const struct load *wide, enum activity narrow,
                        double narrow_s) {
     double left[ACTIVITY_COUNT], narrow_left = narrow_s, saved = 0;
@@ -54,7 +55,7 @@ static double pair_min(const struct cluster_rates *rates, const struct load *wid
         double max = 0;
         for (int a = 0; a < ACTIVITY_COUNT; a++) {
             double mine = rates->slowdown[a][narrow], its = rates->slowdown[narrow][a];
-            double gain = its * (1 / mine + 1 / its - 1); /* per second of the narrow one's work */
+            double gain = its * (1 / mine + 1 / its - 1); /* per second of the narrow stream's work */
             if (left[a] > 0 && gain > max) max = gain, best = a;
         }
         if (best < 0) break;
@@ -67,7 +68,7 @@ static double pair_min(const struct cluster_rates *rates, const struct load *wid
     return total(wide) + narrow_s - saved;
 }
 
-/* The only activity of a stream; ACTIVITY_COUNT when it has several or none. */
+/* The only activity of a stream; ACTIVITY_COUNT if it has several or none. */
 static enum activity only_activity(const struct load *load) {
     enum activity found = ACTIVITY_COUNT;
     for (int activity = 0; activity < ACTIVITY_COUNT; activity++) {
@@ -78,8 +79,8 @@ static enum activity only_activity(const struct load *load) {
     return found;
 }
 
-/* A pair takes at most the sum of both, so few pairs can raise the bound; and where both have one activity each, either
- * may be the narrow one. */
+/* A pair takes at most the sum of both, so few pairs can raise the bound. If both have one activity each, either may be
+ * the narrow one. */
 static double min_seconds(const struct loads *loads) {
     double totals[STREAM_ROLE_COUNT], max = 0;
     enum activity only[STREAM_ROLE_COUNT];
@@ -95,17 +96,17 @@ static double min_seconds(const struct loads *loads) {
             const struct cluster_rates *rates = &loads->costs->rates;
             max = fmax(max, pair_min(rates, &loads->streams[wide], only[narrow], totals[narrow]));
         }
-    /* Sums in another order than the simulator's differ in their last digits. */
+    /* The order of summation differs from the simulator's, so last digits differ. */
     return max * (1 - 1e-9);
 }
 
-/* The chunks that are elsewhere: of one policy, or of that of several policies with the fewest. */
+/* Moved chunks: of one policy, or of the one with the fewest among several policies. */
 struct elsewhere {
-    const struct chunk_sum *moves, *updates; /* chunks that move; those whose updates are deferred, if any are */
-    int64_t buffers, buffer_bytes;           /* the most, and the largest */
+    const struct chunk_sum *moves, *updates; /* chunks that move; those with deferred updates, if any */
+    int64_t buffers, buffer_bytes;           /* maximum number, and size of the largest */
 };
 
-/* Wholes of the chunks that a phase reads. */
+/* Complete parameters of the chunks that a phase reads. */
 struct wholes {
     double packs, bytes;
 };
@@ -120,8 +121,8 @@ static struct wholes wholes_of(const struct states *states, bool again) {
     return sum;
 }
 
-/* Parameters that are in shards are gathered as others are fetched: once for forward, and again for backward unless
- * they are still in a buffer. */
+/* Sharded parameters are gathered as others are fetched: once for forward, and again for backward unless they are still
+ * in a buffer. */
 static void add_gathers(const struct policy_bound_input *input, const struct policy *policy, double waves,
                         double buffers, struct loads *loads) {
     const struct collective_seconds *collective_seconds = input->collective_seconds;
@@ -136,7 +137,7 @@ static void add_gathers(const struct policy_bound_input *input, const struct pol
                waves * (first.bytes + fmax(again.bytes - buffers * largest, 0)));
 }
 
-/* A shard from elsewhere is fetched for its gathers; between two that are near to each other it may stay. */
+/* A shard from another tier is fetched for its gathers. It may stay between two gathers that are close together. */
 static void add_shards(const struct policy_bound_input *input, const struct policy *policy, double waves,
                        const struct chunk_sum *away, struct loads *loads) {
     bool far = (int64_t)input->cost->groups.count > 2 * policy->lookahead + 2;
@@ -145,7 +146,7 @@ static void add_shards(const struct policy_bound_input *input, const struct poli
                times * (double)away->parameters);
 }
 
-/* Parameters from elsewhere are fetched once for forward, and those that backward reads again for it unless they are
+/* Parameters from another tier are fetched once for forward. Backward fetches the ones it reads again, unless they are
  * still in a buffer. */
 static void add_parameters(const struct policy_bound_input *input, const struct policy *policy, double waves,
                            const struct elsewhere *elsewhere, struct loads *loads) {
@@ -159,7 +160,7 @@ static void add_parameters(const struct policy_bound_input *input, const struct 
     if (trains) add_copies(loads, policy->parameters, TIER_DEVICE, waves * again, waves * bytes);
 }
 
-/* Unreduced sums wait for the next wave of their share; reduced ones of an update that is deferred, for that. */
+/* Unreduced sums wait for the next wave of their share. Reduced ones wait for a deferred update. */
 static void add_cut_gradients(const struct policy_bound_input *input, const struct policy *policy, double waves,
                               const struct chunk_sum *away, struct loads *loads) {
     double later = waves - (double)input->cut->computed;
@@ -169,16 +170,16 @@ static void add_cut_gradients(const struct policy_bound_input *input, const stru
     add_copies(loads, policy->gradients, policy->update, away->summed_packs, (double)away->shards);
 }
 
-/* Whether accumulators of other uses, which are no part of the sums, have to wait somewhere: for another wave, or for
- * the next step. Where lanes or ranks are added, none is needed after its share. */
+/* Whether accumulators of other uses, which are not part of the sums, must be kept: for another wave, or for the next
+ * step. If lanes or ranks are added, none is needed after its share. */
 static bool other_uses_wait(const struct policy_bound_input *input, const struct policy *policy) {
     const struct step_cut *cut = input->cut;
     bool later = step_cut_waves(cut, policy->micro_batches_per_wave) > 1 || defers(input, policy);
     return cut->adds == 0 && rank_place_data(&cut->place) == 1 && later;
 }
 
-/* Sums are stored after each wave and fetched for the next of the share; partial ones are fetched to be added to. An
- * update has a tied parameter's sum alone. */
+/* Sums are stored after each wave and fetched for the next wave of the share. Partial sums are fetched to be added to.
+ * An update reads only the sum of a tied parameter. */
 static void add_gradients(const struct policy_bound_input *input, const struct policy *policy, double waves,
                           const struct chunk_sum *away, struct loads *loads) {
     const struct step_cut *cut = input->cut;
@@ -190,14 +191,15 @@ static void add_gradients(const struct policy_bound_input *input, const struct p
     double packs = whole ? away->gradient_packs : away->summed_packs;
     double bytes = (double)(whole ? away->gradients : away->summed);
     double fetches = waves - (double)cut->computed + (double)cut->adds;
-    bool taken = input->early && policy->update == TIER_DEVICE; /* by the update, where the last wave left them */
+    bool taken = input->early && policy->update == TIER_DEVICE; /* by the update, on the tier where the last wave left
+                                                                 * them */
     double stores = taken ? waves - (double)cut->computed : waves;
     add_copies(loads, TIER_DEVICE, policy->gradients, stores * packs, stores * bytes);
     add_copies(loads, policy->gradients, TIER_DEVICE, fetches * packs, fetches * bytes);
     if (!taken) add_copies(loads, policy->gradients, policy->update, away->summed_packs, (double)away->summed);
 }
 
-/* Sums of gradients that are on the device go to the tier of collectives, and what is all-reduced comes back. */
+/* Gradient sums on the device are copied to the tier of the collectives; all-reduced ones are copied back. */
 static void add_collective_traffic(const struct policy_bound_input *input, const struct policy *policy,
                                    const struct chunk_sum *away, struct loads *loads) {
     const struct chunk_sum *all = input->from;
@@ -209,7 +211,7 @@ static void add_collective_traffic(const struct policy_bound_input *input, const
     if (!cuts_gradients(policy)) add_copies(loads, tier, TIER_DEVICE, rounds * packs, rounds * bytes);
 }
 
-/* Of a node that is not deferred: operators that are operations between ranks send messages. */
+/* Stream of a node that is not deferred. Collective operators send messages. */
 static enum stream_role stream_of(int activity) { return activity == ACTIVITY_MESSAGE ? STREAM_COMM : STREAM_COMPUTE; }
 
 /* The updates' kernels and their copies. */
@@ -230,7 +232,7 @@ static void add_updates(const struct policy_bound_input *input, const struct pol
     add_copies(loads, policy->update, policy->parameters, away->trained_packs, (double)away->trained);
 }
 
-/* Zeros before each share, and the sums of lanes; reductions. */
+/* Zeros before each share, lane sums, and reductions. */
 static void add_sums(const struct policy_bound_input *input, struct loads *loads) {
     const struct cluster_rates *rates = &loads->costs->rates;
     const struct chunk_sum *all = input->from;
@@ -270,8 +272,8 @@ static struct policy_seconds bound_seconds(const struct policy_bound_input *inpu
     return seconds;
 }
 
-/* Each stream gets the least work that any of the policies gives it: copies and deferred updates become fewer as more
- * chunks stay, updates at the end of the step as fewer stay. */
+/* Each stream gets the least work of any of the policies. Copies and deferred updates decrease as more chunks stay;
+ * updates at the end of the step decrease as fewer stay. */
 struct policy_seconds policy_bound_min_seconds(const struct policy_bound_input *input, const struct policy *policy,
                                                int64_t max_persistent) {
     const struct states *states = input->states;
@@ -282,10 +284,10 @@ struct policy_seconds policy_bound_min_seconds(const struct policy_bound_input *
 
 /* ---- bytes ---- */
 
-/* A wave: in the first one of a share, its gradients on the device become live only in its backward. */
+/* A wave. In the first wave of a share, gradients on the device become live only in its backward. */
 struct wave {
-    bool first;      /* of the step */
-    bool opens;      /* a share */
+    bool first;      /* first of the step */
+    bool opens;      /* first of a share */
     bool continues;  /* another wave of the share follows */
     int64_t waiting; /* levels of partial sums */
     int64_t slots;   /* micro-batches */
@@ -299,20 +301,20 @@ struct walk {
     int64_t *changes; /* by group, and one more for the update after the wave */
 };
 
-/* Bytes that are live from the beginning of one group to the end of another; the update counts as a group. */
+/* Adds bytes that are live from the beginning of one group to the end of another. The update counts as a group. */
 static void add_lifetime(const struct walk *walk, int64_t first, int64_t last, int64_t bytes) {
     if (first > last) return;
     walk->changes[larger(first, 0)] += bytes;
     walk->changes[smaller(last, walk->groups) + 1] -= bytes;
 }
 
-/* The last group, of those before the update, in which a buffer is away that is last used in `group`. */
+/* The last group, before the update, during which a buffer is off the device whose last use is in `group`. */
 static int64_t last_group_away(const struct walk *walk, int64_t group) {
     return smaller(movement_store_group(group, walk->policy->lookahead), walk->groups) - 1;
 }
 
-/* A whole gradient goes when its share's last backward of it has ended and it is reduced; it waits for that from the
- * waves before. */
+/* A complete gradient is freed after its share's last backward has added to it and it is reduced. From earlier waves it
+ * waits for that. */
 static void add_cut_lifetimes(const struct walk *walk, const struct gradient_pack *pack, int64_t group) {
     const struct policy *policy = walk->policy;
     bool stays = pack->chunk < policy->persistent_chunks || policy->gradients == TIER_DEVICE;
@@ -324,15 +326,15 @@ static void add_cut_lifetimes(const struct walk *walk, const struct gradient_pac
         add_lifetime(walk, group + 1, walk->groups, pack->summed);
 }
 
-/* Whether ranks add up gradients elsewhere than on the device: a whole one that has its home tier elsewhere, too,
- * leaves the device for that as soon as it is complete. */
+/* Whether ranks add gradients off the device. A complete gradient whose home tier is also elsewhere then leaves the
+ * device as soon as it is complete. */
 static bool sums_leave(const struct walk *walk) {
     const struct rank_place *place = &walk->input->cut->place;
     return !walk->wave.continues && rank_place_data(place) > 1 && place->tier != TIER_DEVICE;
 }
 
-/* In a share's first wave a group's gradients are zeroed within the group, so they count from its end on; and when they
- * are added to another level, that one counts. */
+/* In a share's first wave a group's gradients are zeroed within the group, so they count from its end on. If they are
+ * added to another level, that level counts. */
 static void add_gradient_lifetimes(const struct walk *walk) {
     const struct policy *policy = walk->policy;
     const struct states *states = walk->input->states;
@@ -340,7 +342,8 @@ static void add_gradient_lifetimes(const struct walk *walk) {
         const struct gradient_pack *pack = &states->gradients.items[i];
         bool stays = pack->chunk < policy->persistent_chunks, kept = !stays && defers(walk->input, policy);
         int64_t group = pack->block < states->blocks ? walk->input->cost->backward[pack->block] : -1;
-        bool leaves = walk->input->early && !walk->wave.continues; /* with its update; this may be the last wave */
+        bool leaves = walk->input->early && !walk->wave.continues; /* leaves with its update; this may be the last
+                                                                    * wave */
         if (group < 0) continue;
         if (cuts_gradients(policy)) {
             add_cut_lifetimes(walk, pack, group);
@@ -358,15 +361,15 @@ static void add_gradient_lifetimes(const struct walk *walk) {
     }
 }
 
-/* Whether updated shards of parameters leave the device at once, to be gathered elsewhere. */
+/* Whether updated parameter shards leave the device at once, to be gathered from another tier. */
 static bool updated_leave(const struct walk *walk) {
     const struct partition *partition = &walk->policy->partition;
     bool gathered = partition_width(partition->optimizer) > partition_width(partition->parameters);
     return gathered && walk->input->cut->place.tier != TIER_DEVICE;
 }
 
-/* Of deferred updates (movement_update_block) state is fetched and stored; gradients are fetched, and gone when the
- * block's forward begins; parameters are stored, at the latest when they are used. */
+/* Deferred updates (movement_update_block): state is fetched and stored. Gradients are fetched, and freed when the
+ * block's forward begins. Parameters are stored, at the latest when they are used. */
 static void add_update_lifetimes(const struct walk *walk) {
     const struct policy *policy = walk->policy;
     const struct states *states = walk->input->states;
@@ -386,7 +389,7 @@ static void add_update_lifetimes(const struct walk *walk) {
     }
 }
 
-/* Bytes of the parameters from elsewhere that a phase of a block uses. */
+/* Bytes of the parameters from other tiers that a phase of a block uses. */
 static int64_t used_bytes(const struct walk *walk, enum phase phase, int32_t block) {
     const struct states *states = walk->input->states;
     int32_t index = (int32_t)phase * states->blocks + block;
@@ -397,8 +400,8 @@ static int64_t used_bytes(const struct walk *walk, enum phase phase, int32_t blo
     return states->users_bytes[first] - states->users_bytes[end];
 }
 
-/* The least bytes in the buffers when a group begins. A recomputed forward leaves out what its backward does not read,
- * so it counts for nothing. */
+/* The minimum bytes in the buffers when a group begins. Recomputation omits values that its backward does not read, so
+ * it counts as nothing. */
 static int64_t group_parameters(const struct walk *walk, int64_t index) {
     const struct schedule_cost *cost = walk->input->cost;
     int32_t block = cost->groups.items[index].block;
@@ -426,14 +429,13 @@ static int64_t wave_bytes(const struct policy_bound_input *input, const struct p
     return larger(max, live + walk.changes[walk.groups]);
 }
 
-/* Gradients' shards that a deferred update leaves in a tier; those of chunks that stay are updated at the step's end.
- */
+/* Gradient shards that a deferred update leaves in a tier. Chunks that stay are updated at the step's end. */
 static int64_t kept_shards(const struct policy_bound_input *input, const struct policy *policy,
                            const struct chunk_sum *away, enum tier tier) {
     return defers(input, policy) && policy->gradients == tier ? away->shards : 0;
 }
 
-/* Parameters and optimizer state that are on the device all the time. */
+/* Parameters and optimizer state that are always on the device. */
 static int64_t constant_bytes(const struct policy_bound_input *input, const struct policy *policy) {
     const struct chunk_sum *all = input->from, *away = &all[policy->persistent_chunks];
     int64_t elsewhere = (policy->parameters != TIER_DEVICE ? away->parameters : 0) +
@@ -453,7 +455,7 @@ int64_t policy_bound_device_bytes(const struct policy_bound_input *input, const 
     return constant_bytes(input, policy) + max;
 }
 
-/* Those of the first wave alone; later ones may be repetitions of it. A pipeline's stages share them. */
+/* Counts only those of the first wave, since later ones may repeat it. A pipeline's stages share them. */
 int64_t policy_bound_operations(const struct policy_bound_input *input, int64_t micro_batches_per_wave) {
     int64_t slots = step_cut_largest(input->cut, micro_batches_per_wave).first;
     return slots * input->cost->collectives / rank_place_pipeline_parallel(&input->cut->place);
@@ -470,7 +472,7 @@ struct wave_activations policy_bound_activations(const struct schedule_cost *cos
                                      activation_bytes(cost, waves.later)};
 }
 
-/* All gradients that stay are live throughout a later wave, and at the end of the first; those of the levels that wait,
+/* All gradients that stay are live throughout a later wave, and at the end of the first. Levels that wait are live
  * throughout the first wave of a share. */
 int64_t policy_bound_quick_device_bytes(const struct policy_bound_input *input, const struct policy *policy,
                                         const struct wave_activations *activations) {
@@ -482,7 +484,7 @@ int64_t policy_bound_quick_device_bytes(const struct policy_bound_input *input, 
     }
     int64_t gradients = all->gradients - (elsewhere ? away->gradients : 0);
     int64_t waiting = step_cut_waiting(input->cut) * (all->summed - (elsewhere ? away->summed : 0));
-    if (input->early && activations->later < 0) gradients = 0; /* each is gone before the next is there */
+    if (input->early && activations->later < 0) gradients = 0; /* each is freed before the next is allocated */
     int64_t max = larger(activations->first, input->cut->computed > 0 ? gradients : 0);
     if (activations->later >= 0)
         max = larger(max, input->early ? larger(gradients, activations->later) : gradients + activations->later);
@@ -490,7 +492,7 @@ int64_t policy_bound_quick_device_bytes(const struct policy_bound_input *input, 
     return constant_bytes(input, policy) + max;
 }
 
-/* Copies in the host tier for the update of one chunk. Of a tied parameter's gradients only their sum is copied. */
+/* Copies in the host tier for the update of one chunk. For a tied parameter only the sum of its gradients is copied. */
 static int64_t host_update_bytes(const struct policy_bound_input *input, const struct policy *policy) {
     int64_t max = 0;
     if (policy->optimizer == TIER_DEVICE || policy->update != TIER_HOST) return 0;
@@ -520,8 +522,8 @@ static int64_t lower_bytes(const struct policy_bound_input *input, const struct 
     return kept + larger(gradients, passing + (defers(input, policy) ? gradients : 0));
 }
 
-/* What the first stage of a pipeline holds besides its part of the whole model's, as if all stages did: as many waves
- * are in flight in it as there are stages, and each stage has space of its own for what runs. */
+/* Bytes of a pipeline's first stage beyond its part of the whole model's, counted for all stages. As many waves are in
+ * flight in it as there are stages, and each stage has its own space for running operators. */
 static int64_t pipeline_bytes(const struct policy_bound_input *input, const struct policy *policy) {
     const struct schedule_cost *cost = input->cost;
     int64_t stages = rank_place_pipeline_parallel(&input->cut->place), kept = 0, running = 0;

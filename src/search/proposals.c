@@ -52,7 +52,7 @@ struct ranked {
     size_t index;
 };
 
-/* The faster; of equals the smaller, then the one that was found first. */
+/* The faster first; on ties the smaller, then the one found first. */
 static int compare_ranked(const void *a, const void *b) {
     const struct ranked *x = a, *y = b;
     if (x->seconds < y->seconds || x->seconds > y->seconds) return x->seconds < y->seconds ? -1 : 1;
@@ -126,11 +126,11 @@ enum status outcomes_note_partitions(const struct search *search) {
     return STATUS_OK;
 }
 
-/* Shares before anything is learned, by lookahead: programs of bench/search_gap.c exposed 0.6 to 0.7 without lookahead
- * and 0.1 to 0.3 with it (medians by kind). These are nearer to each other, so that every kind is tried. */
+/* Initial exposed shares, by lookahead. Programs of bench/search_gap.c exposed 0.6 to 0.7 without lookahead and 0.1 to
+ * 0.3 with it (medians by kind). These values are closer together, so that every kind is tried. */
 static const double EXPOSED_SHARE[COPY_WAYS] = {0.5, 0.25, 0.25};
-/* Each program that does not fit makes the search want this much more space on the device: after a dozen of them it
- * aims for a quarter of the capacity. As soon as one fits, no more. */
+/* Each program that does not fit raises the expected bytes by this factor: after a dozen, the search aims for a quarter
+ * of the capacity. Once a program fits, the margin is 1 again. */
 static const double MORE_MARGIN = 1.12;
 
 enum status estimates_follow(struct search *search) {
@@ -139,7 +139,7 @@ enum status estimates_follow(struct search *search) {
     return STATUS_OK;
 }
 
-/* ---- where what is learned is kept ---- */
+/* ---- storage of the estimates ---- */
 
 static int32_t kind_of(const struct search *search, int32_t index) {
     const struct policy_class *policy_class = search_class(search, index);
@@ -191,7 +191,7 @@ double estimates_policy_class_s(const struct search *search, int32_t policy_clas
     const struct kind_estimate *placed = &search->estimates.placed[placed_of(search, policy_class)];
     double share =
         kind->timed ? kind->exposed_share : EXPOSED_SHARE[policy_class_copy_way(search_class(search, policy_class))];
-    /* With other schedules too, ranks wait for each other as long. */
+    /* Ranks wait for each other equally long under other schedules. */
     if (!kind->timed && placed->timed && search->space.sharding_options.count > 1) share = placed->exposed_share;
     return estimates_exposed_s(search, seconds, share) * (1 + wait_part_of(search, policy_class));
 }
@@ -239,7 +239,7 @@ static void learn_factor(struct kind_estimate *kind, const struct policy_bound *
     kind->sized = true;
 }
 
-/* A pipeline may wait less than is expected of it (interleaved ones do); no time is negative. */
+/* A pipeline may wait less than expected (interleaved ones do), but no time is negative. */
 static void learn_exposed(struct kind_estimate *estimate, double exposed) {
     exposed = fmax(exposed, 0);
     if (!estimate->timed || exposed < estimate->exposed_share) estimate->exposed_share = exposed;

@@ -1,19 +1,18 @@
-/* The last programs of a search: the policy classes near one, which are too many to list for all of the space, and
- * which of their policies are compiled. */
+/* The last programs of a search: policies near the best. Lists the policy classes near one, which are too many to list
+ * for the whole space, and chooses the policies to compile. */
 #include <math.h>
 
 #include "search/proposals.h"
 
 /* ---- policy classes near one ---- */
 
-/* With fewer chunks than that, smaller ones are tried too. */
+/* With fewer chunks than this, smaller ones are tried too. */
 enum { CHUNKS_FEW = 128 };
 
 /* ---- smaller chunks ---- */
 
-/* A half and a quarter of the size, where there are few chunks: else they are parts of the states that are small
- * enough.
- */
+/* Chunks of half and a quarter of the size, if there are few: with more, chunks are small enough parts of the
+ * states. */
 static enum status pack_finer(struct space *space, const struct partition *partition, struct packings *out) {
     struct policy policy = {.partition = *partition, .chunk_bytes = out->states[0].chunk_bytes};
     if (out->count > out->listed || states_count(&out->states[0]) >= CHUNKS_FEW) return STATUS_OK;
@@ -23,7 +22,7 @@ static enum status pack_finer(struct space *space, const struct partition *parti
         policy.chunk_bytes /= 2;
         out->count++;
         TRY(states_create(space->input->graph, space->input->costs, &policy, states));
-        if (states_count(states) == before) { /* each parameter is a chunk by itself */
+        if (states_count(states) == before) { /* each parameter is its own chunk */
             states_free(states);
             out->count--;
             break;
@@ -50,8 +49,8 @@ static bool has_twin(const struct space *space, size_t from, const struct policy
     return false;
 }
 
-/* The same with updates ahead. It needs more of the device than what it shares its fit with, so it has one of its own.
- */
+/* Adds the class with updates ahead. It needs more device memory than the classes that share its fit, so it gets its
+ * own. */
 static enum status add_ahead(struct space *space, struct policy_class ahead) {
     const struct schedule_cost *cost = space_schedule_cost(space, ahead.schedule, ahead.lookahead);
     struct wave_activations activations = policy_bound_activations(cost, &space->cut, ahead.micro_batches_per_wave);
@@ -60,7 +59,7 @@ static enum status add_ahead(struct space *space, struct policy_class ahead) {
     return space_add_policy_class(space, ahead, &activations);
 }
 
-/* Of all policy classes there are near `base`, once for each: lookahead puts updates ahead as well. */
+/* Adds updates ahead to all classes near `base`, once per class: lookahead includes updates. */
 static enum status add_all_ahead(struct space *space, const struct policy_class *base) {
     size_t count = space->policy_classes.count;
     for (size_t f = 0; f < count; f++) {
@@ -76,7 +75,7 @@ static enum status add_all_ahead(struct space *space, const struct policy_class 
     return STATUS_OK;
 }
 
-/* The same with smaller chunks. */
+/* Adds the class with smaller chunks. */
 static enum status add_finer(struct space *space, const struct policy_class *coarse, size_t first_finer) {
     const struct packings *packings =
         space_packings_for(space, &space->sharding_options.items[coarse->sharding_option].partition);
@@ -106,7 +105,7 @@ enum status space_list_near(struct space *space, int32_t policy_class, struct po
     if (space->coarse_policy_classes == 0) space->coarse_policy_classes = space->policy_classes.count;
     TRY(divide_finer(space, base.sharding_option));
     for (size_t f = 0; f < space->coarse_policy_classes; f++) {
-        const struct policy_class other = space->policy_classes.items[f]; /* the list grows */
+        const struct policy_class other = space->policy_classes.items[f]; /* the list may move */
         bool chunks = policy_class_moves_states(&other) ||
                       partition_cuts(&space->sharding_options.items[other.sharding_option].partition);
         if (other.packing == 0 && chunks && is_near(&other, &base))
@@ -118,13 +117,13 @@ enum status space_list_near(struct space *space, int32_t policy_class, struct po
     return STATUS_OK;
 }
 
-/* Smaller chunks are in use for a shorter time and wait less, which bounds do not know: so what is expected to take a
- * little longer than the best is tried too. */
+/* Smaller chunks are in use for a shorter time and wait less, which bounds ignore. So candidates expected to be
+ * slightly slower than the best are tried too. */
 static const double WORTH = 1.02;
-/* Of all programs the part that is for policies near one that are expected not to fit. */
+/* One in this many programs may go to policies near one that are expected not to fit. */
 enum { DOUBTFUL_PART = 8 };
 
-/* By the part of the time that the best program exposes, of what its bound assumes hidden. */
+/* Expected time at the exposed share of the best program. */
 static double expected_s(const struct search *search, const struct policy_seconds *seconds) {
     const struct best_program *best = &search->best;
     double hidden_s = best->bound.serial_s - best->bound.step_s;
@@ -132,7 +131,7 @@ static double expected_s(const struct search *search, const struct policy_second
     return estimates_exposed_s(search, seconds, hidden_s > 0 ? fmax(exposed_s, 0) / hidden_s : 0);
 }
 
-/* Near the best program others are expected to take as much besides their bounds as it does. */
+/* Programs near the best are expected to exceed their bounds by as much. */
 static bool is_doubtful(const struct search *search, const struct proposal *proposal) {
     const struct policy_bound *bound = &proposal->candidate.bound;
     bool known = search->estimates.excesses.items[proposal->policy_class].learned;
@@ -171,8 +170,8 @@ static bool was_tried(struct search *search, const struct proposal *proposal) {
 
 static bool is_left(struct search *search) { return search->result->compiled < search->input->max_compiled; }
 
-/* In their order, until one is faster than the best: others are near to that. What is expected not to fit comes last, a
- * few of those at most. */
+/* Compiles candidates in order until one is faster than the best, whose neighbors are then tried. A few that are
+ * expected not to fit come last. */
 static enum status compile_near(struct search *search, struct queue *queue, struct queue *doubtful) {
     struct proposal next;
     int32_t around = search->best.policy_class;
@@ -195,7 +194,7 @@ static enum status look_around(struct search *search) {
     enum status status = space_list_near(&search->space, search->best.policy_class, &near);
     if (status == STATUS_OK) status = estimates_follow(search);
     for (size_t i = near.list.count;
-         i-- > 0 && status == STATUS_OK;) /* of equal ones those with smaller chunks first */
+         i-- > 0 && status == STATUS_OK;) /* on ties the ones with smaller chunks are first */
         status = propose(search, near.list.items[i], &queue);
     if (status == STATUS_OK) status = compile_near(search, &queue, &doubtful);
     if (status == STATUS_OK) status = compile_near(search, &doubtful, NULL);
@@ -205,8 +204,9 @@ static enum status look_around(struct search *search) {
 
 /* ---- smaller chunks ---- */
 
-/* How many kinds' best policies are tried with smaller chunks, and by how much they may be behind the best of all. */
-enum { KINDS_MAX = 3, KINDS_PART = 2 /* of the programs that are left */ };
+/* Number of kinds whose best policies are tried with smaller chunks, and the fraction of the remaining programs for
+ * them. */
+enum { KINDS_MAX = 3, KINDS_PART = 2 /* of the remaining programs */ };
 static const double KINDS_WITHIN = 1.3;
 
 static bool same_kind(const struct policy_class *a, const struct policy_class *b) {
@@ -219,7 +219,7 @@ static double seconds_of(struct search *search, size_t tried) {
     return trial->step_s > 0 ? outcome_seconds(search->input, trial) : INFINITY;
 }
 
-/* The fastest tried that is of none of the kinds of `bests`; -1: none is near the best of all. */
+/* The fastest trial of none of the kinds of `bests`; -1: none is near the best of all. */
 static int find_best_of_other(struct search *search, const size_t *bests, int count) {
     int found = -1;
     for (size_t i = 0; i < search->result->tried.count; i++) {
@@ -233,7 +233,7 @@ static int find_best_of_other(struct search *search, const size_t *bests, int co
     return found;
 }
 
-/* The chunks that a policy class's partition may have, by `packing`. */
+/* The possible chunks of a policy class's partition, by `packing`. */
 static const struct states *packings_of(struct search *search, const struct policy_class *policy_class) {
     const struct sharding_option *sharding_option =
         &search->space.sharding_options.items[policy_class->sharding_option];
@@ -244,7 +244,7 @@ static int64_t chunk_bytes(struct search *search, const struct policy_class *pol
     return packings_of(search, policy_class)[policy_class->packing].chunk_bytes;
 }
 
-/* Of the policy classes near one the same with the largest chunks that are smaller than `bytes`; -1: none. */
+/* Among the policy classes near one, the equal class with the largest chunks below `bytes`; -1: none. */
 static int32_t find_finer(struct search *search, const struct policy_class_numbers *near, int32_t like, int64_t bytes) {
     const struct policy_class *base = search_class(search, like);
     int32_t found = -1;
@@ -260,14 +260,14 @@ static int32_t find_finer(struct search *search, const struct policy_class_numbe
     return found;
 }
 
-/* Whether a candidate comes before another: more stays; of as much, in more buffers, but no more than `buffers`. */
+/* Whether candidate `a` comes first: it keeps more chunks, or as many with more buffers, up to `buffers`. */
 static bool is_fuller(const struct candidate *candidate, const struct candidate *than, int64_t buffers) {
     if (candidate->persistent != than->persistent) return candidate->persistent > than->persistent;
     return candidate->buffers > than->buffers && candidate->buffers <= buffers;
 }
 
-/* Of a policy class's candidates the one of which most stays on the device in chunks and buffers, but no more than
- * under the policy. False: there is none. */
+/* Among a policy class's candidates, the one that keeps the most on the device in chunks and buffers, but no more than
+ * the policy. False: there is none. */
 static bool find_alike(struct search *search, int32_t f, const struct policy *policy, struct candidate *out) {
     const struct policy_class *policy_class = search_class(search, f);
     int64_t bytes = chunk_bytes(search, policy_class), stay = policy->persistent_chunks * policy->chunk_bytes / bytes;
@@ -292,13 +292,13 @@ static enum status compile_alike(struct search *search, int32_t f, const struct 
     return search_compile(search, &proposal);
 }
 
-/* One that was tried, with ever smaller chunks while these gain. */
+/* Tries a policy again with ever smaller chunks while they gain. */
 static enum status try_finer(struct search *search, size_t tried, const struct policy_class_numbers *near,
                              int64_t max) {
     struct policy policy = search->result->tried.items[tried].policy;
     int32_t like = search->policy_classes.list.items[tried], finer;
     double min = seconds_of(search, tried);
-    int64_t bytes = packings_of(search, search_class(search, like))[0].chunk_bytes; /* the least that is listed */
+    int64_t bytes = packings_of(search, search_class(search, like))[0].chunk_bytes; /* the smallest that is listed */
     struct candidate candidate;
     while (search->result->compiled < max && (finer = find_finer(search, near, like, bytes)) >= 0) {
         size_t before = search->result->tried.count;

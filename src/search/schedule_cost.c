@@ -4,22 +4,22 @@
 #include "plan/activations.h"
 #include "plan/plan.h"
 
-/* Of the largest budget. The solver's time grows with them: 15 ms at 98 blocks, which fill a hundredth of a wave each.
- */
+/* Slots of the largest budget. Solver time grows with them: 15 ms at 98 blocks, each of which fills a hundredth of a
+ * wave. */
 enum { SOLVER_SLOTS = 64 };
 
-/* Blocks from the first layer on: `moved` of them, then `recomputed` ones; the rest is kept. */
+/* Blocks from the first layer on: `moved` ones, then `recomputed` ones; the rest is kept. */
 struct split {
     int32_t moved, recomputed;
-    bool inputs; /* of all layers move, the recomputed ones' too */
+    bool inputs; /* all layers' inputs move, including the recomputed layers' */
 };
 
 static enum status push(struct activation_steps *steps, enum activation_action action, int32_t block, enum tier tier) {
     return vec_push(&steps->list, (struct activation_step){action, block, tier});
 }
 
-/* The embedding is no work and the head's backward comes at once: neither is recomputed, and what the head made is not
- * moved. */
+/* The embedding does no work, and the head's backward follows at once. So neither is recomputed, and the head's outputs
+ * are not moved. */
 static enum status write_steps(int32_t blocks, const struct split *split, enum tier tier,
                                struct activation_steps *steps) {
     int32_t moving = split->inputs ? blocks - 1 : split->moved > 0 ? 1 + split->moved : 0;
@@ -35,8 +35,8 @@ static enum status write_steps(int32_t blocks, const struct split *split, enum t
     return STATUS_OK;
 }
 
-/* Adds the steps, which were written with this status, and frees them. Left out are those that no text of a policy
- * holds and those that are there. */
+/* Adds the steps, which were written with this status, and frees them. Skips steps that a policy's text cannot hold,
+ * and duplicates. */
 static enum status add_steps(struct schedule_list *out, enum schedule_kind kind, enum tier tier, enum status written,
                              struct activation_steps *steps) {
     char text[POLICY_SCHEDULE_BYTES], *kept;
@@ -73,7 +73,7 @@ static enum status add_moving(struct schedule_list *out, enum tier tier, int32_t
     return add_split(out, SCHEDULE_RECOMPUTE_INPUTS, tier, blocks, (struct split){0, layers, true});
 }
 
-/* Segments of `length` layers, each computed again from the input of its first, then once more layer by layer. */
+/* Segments of `length` layers. Each is recomputed from the input of its first layer, then once more layer by layer. */
 static enum status write_nested(int32_t blocks, int32_t length, struct activation_steps *steps) {
     for (int32_t i = 0; i < blocks; i++)
         TRY(push(steps, ACTIVATION_FORWARD, i, TIER_DEVICE));
@@ -103,7 +103,7 @@ enum status schedules_list(int32_t blocks, const bool tiers[TIER_COUNT], int32_t
     for (int32_t k = 1; k <= max; k++)
         TRY(add_split(out, SCHEDULE_RECOMPUTE, TIER_DEVICE, blocks,
                       (struct split){0, count_of(layers, max, k), false}));
-    int32_t before = 0, here = 0; /* where the schedules of the tier before begin, and those of this one; 0: none */
+    int32_t before = 0, here = 0; /* first schedules of the previous tier, and of this one; 0: none */
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT && max > 0; tier++) {
         if (!tiers[tier]) continue;
         before = here, here = (int32_t)out->list.count;
@@ -123,7 +123,7 @@ static enum status add_solved(const struct recompute_schedule *solved, struct sc
     return add_steps(out, SCHEDULE_FASTEST, TIER_DEVICE, written, &steps);
 }
 
-/* `chain` and `slots` in slots. */
+/* Solves with `chain` and `slots` in units of slots. */
 static enum status solve(const struct chain *chain, const int64_t *slots, int count, struct schedule_list *out) {
     struct recompute_schedule solved[BUDGETS_MAX];
     struct recompute_cost costs[BUDGETS_MAX];
@@ -157,12 +157,12 @@ void schedules_free(struct schedule_list *schedules) {
     scratch_free(&schedules->memory);
 }
 
-/* An activation in memory: made by one execution, read by others. */
+/* An activation in memory: written by one execution, read by others. */
 struct instance {
     int64_t bytes;
     enum tier home_tier;
-    int32_t first, last;             /* executions of the present residency on the device */
-    int32_t first_group, last_group; /* their groups */
+    int32_t first, last;             /* executions of the current residency on the device */
+    int32_t first_group, last_group; /* groups of these */
     int32_t residencies;
 };
 
@@ -177,10 +177,10 @@ struct measurer {
     struct schedule_cost *cost;
     const struct execution *executions;
     int32_t count;
-    int32_t *begin; /* by group, empty ones too: its first execution; one more at the end */
+    int32_t *begin; /* by group, including empty ones: its first execution; one more at the end */
     int32_t groups;
     VEC(struct instance) instances;
-    struct instances current; /* numbered by their place in `instances` */
+    struct instances current; /* indexed by place in `instances` */
     int64_t *changes[TIER_COUNT];
     struct scratch memory;
 };
@@ -191,12 +191,12 @@ static void add_live(const struct measurer *measurer, enum tier tier, int32_t fi
     measurer->changes[tier][PLACES * last + last_place + 1] -= bytes;
 }
 
-/* The first execution of the group; at most where the last group ends. */
+/* The first execution of the group, limited to the end of the last group. */
 static int32_t group_begin(const struct measurer *measurer, int64_t group) {
     return measurer->begin[group < measurer->groups ? group : measurer->groups];
 }
 
-/* A residency on the device ends; `again`: another comes. */
+/* Ends a residency on the device. `again`: another one follows. */
 static void end_residency(const struct measurer *measurer, const struct instance *instance, bool again) {
     int64_t lookahead = measurer->cost->lookahead;
     bool fetched = instance->residencies > 1, stored = again && instance->residencies == 1;
@@ -212,7 +212,7 @@ static void count_traffic(struct copy_traffic *traffic, int64_t bytes) {
     traffic->copies++;
 }
 
-/* From the store behind the first residency to the fetch before the last. */
+/* From the store after the first residency to the fetch before the last. */
 static void begin_residency(const struct measurer *measurer, struct instance *instance, int32_t group) {
     struct schedule_cost *cost = measurer->cost;
     end_residency(measurer, instance, true);
@@ -332,7 +332,7 @@ static enum status find_groups(struct measurer *measurer, const struct execution
     return STATUS_OK;
 }
 
-/* Which groups the blocks' forwards and backwards are. */
+/* Records the groups of the blocks' forward and backward passes. */
 static enum status note_groups(const int32_t *forward, const int32_t *backward, int32_t blocks,
                                struct schedule_cost *out) {
     size_t bytes = (size_t)blocks * sizeof(int32_t);

@@ -4,14 +4,14 @@
 
 #include "search/proposals.h"
 
-/* Whether no tier has less than the trial needs. */
+/* Whether the trial fits every tier. */
 static bool search_fits(const struct search_input *input, const struct trial *trial) {
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         if (trial->tier_bytes[tier] > input->capacity_bytes[tier]) return false;
     return true;
 }
 
-/* Of all instructions of a step, one after the other. */
+/* Seconds of all instructions of a step, one after the other. */
 static double sum_seconds(const struct program *program, const struct costs *costs) {
     double sum = 0;
     for (size_t i = 0; i < program->instructions.count; i++) {
@@ -22,7 +22,7 @@ static double sum_seconds(const struct program *program, const struct costs *cos
     return sum;
 }
 
-/* False where a stage takes more than another may. */
+/* Takes the maximum over stages. False if a stage exceeds the limits. */
 static bool take_bytes(const struct search_input *input, int64_t enough_bytes, const struct program *program,
                        struct trial *trial) {
     bool enough = true;
@@ -34,7 +34,7 @@ static bool take_bytes(const struct search_input *input, int64_t enough_bytes, c
     return enough;
 }
 
-/* NO_FIT where the programs next to it leave no space for so many operations between ranks. */
+/* NO_FIT if the plan's other programs leave too few collectives. */
 static enum status check_operations(const struct search_input *input, const struct program *program,
                                     int64_t micro_batches) {
     int64_t beside = input->operations_beside * micro_batches / rank_place_pipeline_parallel(&input->place);
@@ -93,16 +93,16 @@ enum status policy_measure(const struct search_input *input, int64_t enough_byte
     return status;
 }
 
-/* Best first: proposals are taken in the order of their expected time (proposals.h). */
+/* Best first: proposals are tried in the order of their expected time (proposals.h). */
 
-/* Of several inputs: by so much the best of some tries is not made faster by more of them. The best of all tries was up
- * to 13% faster than the first that fits, in shapes of 64 ranks for GPT-3 175B. */
+/* With several inputs: maximum factor by which more tries improve the best of some tries. The best of all tries was up
+ * to 13% faster than the first that fits, for layouts of 64 ranks for GPT-3 175B. */
 static const double CATCH_UP = 1.15;
-/* Programs of fewer nodes take too little time to be spared. */
+/* Programs with fewer nodes compile so fast that tries need not be limited. */
 enum { SLOW_TRY_LESS = 8, SLOW_TRIED_MIN = 2, SLOW_NODES = 500 };
-/* Of all programs the part that is for those near the best. */
+/* One in this many programs is reserved for policies near the best. */
 enum { REFINE_PART = 2 };
-/* Where nothing fits: how many of the smallest are compiled. */
+/* If nothing fits: how many of the smallest are compiled. */
 enum { SMALLEST_COMPILED = 12 };
 enum { COMPILED_MIN = 6, COMPILED_NODES = 16000 };
 
@@ -111,7 +111,7 @@ int search_max_compiled(const struct graph *graph) {
     return count < COMPILED_MIN ? COMPILED_MIN : (int)count;
 }
 
-/* What has to be beaten. */
+/* The time to beat. */
 static double mark_s(const struct search *search) {
     double faster_than_s = search->input->faster_than_s;
     return faster_than_s > 0 ? fmin(search->best.seconds, faster_than_s) : search->best.seconds;
@@ -119,7 +119,7 @@ static double mark_s(const struct search *search) {
 
 bool search_cannot_win(const struct search *search, double bound) { return bound >= mark_s(search) * (1 - 1e-9); }
 
-/* Those that were listed last. */
+/* Pushes the policy classes that were listed last. */
 static enum status push_policy_classes(struct search *search, int32_t from) {
     TRY(estimates_follow(search));
     for (int32_t f = from; f < (int32_t)search->space.policy_classes.count; f++) {
@@ -163,8 +163,8 @@ static enum status list_placement(struct search *search, int32_t placement) {
     return push_policy_classes(search, listed);
 }
 
-/* A policy class goes back into the queue with the expected time of its fullest candidate; it is dropped when no
- * candidate fits. Other candidates can have lower bounds, so the policy class's bound stays what it was. */
+/* Returns a policy class to the queue with the expected time of its fullest candidate, or drops it if no candidate
+ * fits. Other candidates can have lower bounds, so the policy class's bound does not change. */
 static enum status bound_fullest(struct search *search, struct proposal proposal, struct queue *queue) {
     struct candidate candidate;
     if (!space_fullest(&search->space, search_class(search, proposal.policy_class), &candidate)) return STATUS_OK;
@@ -198,7 +198,7 @@ static enum status expand(struct search *search, int32_t policy_class, struct qu
     return STATUS_OK;
 }
 
-/* The fastest so far, with its program. */
+/* Records the fastest trial so far, with its program. */
 static void take_best(struct search *search, const struct proposal *proposal, const struct trial *trial,
                       struct program **program) {
     const struct policy_bound *bound = &proposal->candidate.bound;
@@ -247,9 +247,9 @@ enum status search_compile(struct search *search, const struct proposal *proposa
     return status;
 }
 
-/* Of several inputs one is tried half as often as if it were the only one, and less while it is not likely to be the
- * fastest: by what is expected of the next proposal, and by the best so far. Until a program fits, it is tried more
- * often: else its plan would be the smallest one (session/choose.c), with most of the memory unused. */
+/* With several inputs, each gets half the tries of a single one, and fewer while it is unlikely to be the fastest. That
+ * is judged by the next proposal's expected time and the best so far. Until a program fits, it gets more tries:
+ * otherwise its plan would be the smallest one (session/choose.c), with most of the memory unused. */
 static int max_tries(const struct search *search, const struct proposal *proposal) {
     const struct search_input *input = search->input;
     int max = input->max_compiled, few = max / SLOW_TRY_LESS;
@@ -266,8 +266,8 @@ static bool may_compile(const struct search *search, const struct proposal *prop
     return search->input->max_compiled == 0 || search->result->compiled < max_tries(search, proposal);
 }
 
-/* Whether more was learned since a proposal's key was found, by which it takes longer. A program is compiled between
- * two times that it does, so that queues come to an end. */
+/* Whether estimates learned since the proposal's key was computed raise its expected time. A program is compiled
+ * between two such raises, so queues come to an end. */
 static bool takes_longer(struct search *search, struct proposal *proposal) {
     double key = proposal->key;
     if (proposal->learned == search->result->compiled) return false;
@@ -283,8 +283,8 @@ void search_bound_device(struct search *search, struct proposal *proposal) {
     proposal->device_bounded = true;
 }
 
-/* The next step of a proposal: its policy class is bounded, or expanded, or its program compiled. A candidate that is
- * expected not to fit goes to `doubtful`; NULL: it is compiled all the same. */
+/* Takes the next step of a proposal: bounds or expands its policy class, or compiles its program. A candidate that is
+ * expected not to fit goes to `doubtful`; NULL: it is compiled anyway. */
 static enum status advance(struct search *search, struct proposal *proposal, struct queue *from,
                            struct queue *doubtful) {
     if (proposal->kind == PROPOSAL_PLACEMENT) return list_placement(search, proposal->policy_class);
@@ -296,7 +296,7 @@ static enum status advance(struct search *search, struct proposal *proposal, str
     return search_compile(search, proposal);
 }
 
-/* Works a queue off. Ends early when no more may be compiled: that nothing left is faster is then not proved. */
+/* Works off a queue. Ends early if no more programs may be compiled; then the best is not proved. */
 static enum status work_off(struct search *search, struct queue *queue, struct queue *doubtful) {
     struct proposal next;
     while (queue_pop(queue, &next)) {
@@ -310,8 +310,8 @@ static enum status work_off(struct search *search, struct queue *queue, struct q
     return STATUS_OK;
 }
 
-/* Of several partitions the best program of each, as it is expected, before any other of one: what was not tried has no
- * time to be compared by. For half of the programs that may be compiled. */
+/* With several partitions, compiles the most promising program of each first: without a try there is no time to
+ * compare. Uses up to half of the programs. */
 static enum status scout(struct search *search) {
     AUTO(queue_free) struct queue later = {0};
     struct proposal next;
@@ -327,16 +327,16 @@ static enum status scout(struct search *search) {
     return STATUS_OK;
 }
 
-/* What is still in a queue was not compiled. */
+/* Proposals left in a queue were not compiled. */
 static void note_left(struct search *search, const struct queue *queue) {
     for (size_t i = 0; i < queue->heap.count; i++)
         if (!search_cannot_win(search, queue->heap.items[i].bound))
             search->result->left_s = fmin(search->result->left_s, queue->heap.items[i].bound);
 }
 
-/* First the policy classes that move nothing: the fastest of them that fits takes one program or two, and what the
- * others must beat is known. Then the others. Last those that were expected not to fit; first those of them that are
- * expected to fit by now. */
+/* First tries policy classes that move nothing. Their fastest one that fits needs a program or two, and sets the time
+ * to beat for the others. Then tries the others. Last come those that were expected not to fit, starting with those
+ * that now are. */
 static enum status compile_best(struct search *search) {
     search->result->proved = true;
     search->result->left_s = INFINITY;
@@ -351,9 +351,9 @@ static enum status compile_best(struct search *search) {
     return STATUS_OK;
 }
 
-/* More lookahead only needs more bytes, and so do more micro-batches in a wave, unless the wave is the last of its
- * share and does away with gradients that else wait whole for the next: those that are cut, and those that are updated
- * early. */
+/* More lookahead only needs more bytes, and so do more micro-batches in a wave. One exception: the last wave of a share
+ * frees gradients that would otherwise wait complete for the next wave. These are cut gradients, and gradients that are
+ * updated early. */
 static bool may_need_min_memory(const struct search *search, const struct policy_class *policy_class) {
     int64_t fixed = search->input->micro_batches_per_wave;
     const struct sharding_option *sharding_option =
@@ -363,7 +363,8 @@ static bool may_need_min_memory(const struct search *search, const struct policy
     return policy_class->lookahead == 0 && (last || policy_class->micro_batches_per_wave == (fixed > 0 ? fixed : 1));
 }
 
-/* Whether no program of it is enough. Then none but the first is compiled where another of several inputs may fit. */
+/* Whether no program of it is small enough. Then only the first one is compiled if another of several inputs may
+ * fit. */
 static bool is_too_large(const struct search *search, const struct proposal *proposal) {
     int64_t max = search->enough_bytes * search_stages(search);
     return search->input->faster_than_s > 0 && max > 0 && search->min.compiled &&
@@ -374,8 +375,9 @@ static bool is_enough(const struct search *search) {
     return search->min.compiled && search->min.tier_bytes[TIER_DEVICE] <= search->enough_bytes;
 }
 
-/* Of several partitions: all but the parameters cut as fine as can be, these so or not at all; and nothing cut, which
- * takes least where a model is so small that what aligns shards is more. */
+/* The smallest of several partitions: everything except the parameters cut as finely as possible, with parameters cut
+ * likewise or not at all. Also the partition that cuts nothing: for a tiny model, shard alignment costs more than
+ * sharding saves. */
 static enum status list_smallest(struct search *search) {
     const struct space *space = &search->space;
     int finest = 1;
@@ -387,7 +389,7 @@ static enum status list_smallest(struct search *search) {
         const struct placement *placement = &space->placements.items[c];
         const struct partition *partition = &space->sharding_options.items[placement->sharding_option].partition;
         int parameters = partition_width(partition->parameters);
-        bool twin = placement->flat && search->input->collectives == COLLECTIVES_EITHER; /* takes the same */
+        bool twin = placement->flat && search->input->collectives == COLLECTIVES_EITHER; /* uses the same bytes */
         bool ends = partition_width(partition->gradients) == finest && (parameters == finest || parameters == 1);
         bool small = !twin && (ends || !partition_cuts(partition));
         if (!small && space->sharding_options.count > 1) continue;
@@ -396,8 +398,8 @@ static enum status list_smallest(struct search *search) {
     return estimates_follow(search);
 }
 
-/* Up to `left` programs in the queue's order; what programs like it say will not fit below the device goes to
- * `doubtful`. */
+/* Compiles up to `left` programs in the queue's order. Proposals that similar programs predict not to fit below the
+ * device go to `doubtful`. */
 static enum status compile_some(struct search *search, struct queue *queue, struct queue *doubtful, int *left) {
     struct proposal next;
     while (*left > 0 && !is_enough(search) && queue_pop(queue, &next)) {
@@ -412,7 +414,7 @@ static enum status compile_some(struct search *search, struct queue *queue, stru
     return STATUS_OK;
 }
 
-/* For when no compiled program fits: compiles those that need least of the device. */
+/* If no compiled program fits: compiles those that need the least device memory. */
 static enum status compile_smallest(struct search *search) {
     AUTO(queue_free) struct queue smallest = {0};
     enum status status = list_smallest(search);
@@ -479,11 +481,12 @@ static enum status refine_best(struct search *search) {
         search->best.policy_class >= 0 && policy_class_moves_states(search_class(search, search->best.policy_class));
     if (!search->refines || !(chunks || !search->result->proved)) return STATUS_OK;
     TRY(refine(search));
-    search->refines = false; /* what is left is for all others */
+    search->refines = false; /* the rest is for all others */
     return search->result->proved ? STATUS_OK : compile_best(search);
 }
 
-/* Of policies that take the same time the first of the Pareto front needs less, and may have been compiled later. */
+/* Among policies with the same time, the first of the Pareto front needs less memory, and may have been compiled
+ * later. */
 static void drop_other_program(struct search *search) {
     struct search_result *result = search->result;
     const struct trial *first = result->pareto_front.items;
@@ -518,7 +521,7 @@ enum status search_policies(const struct search_input *input, struct search_resu
     return status;
 }
 
-/* With costs of nothing, and a device of no bytes, so that no program fits and none is simulated. */
+/* Uses zero costs and a device of no bytes, so that no program fits and none is simulated. */
 enum status search_min_memory(const struct search_input *input, struct trial *out) {
     struct costs free_of_charge = {.count = (int32_t)input->graph->nodes.count};
     struct search_input sizes = *input;

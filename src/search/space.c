@@ -2,7 +2,7 @@
 
 #include "search/schedule_cost.h"
 
-/* Limits for large models, whose programs take long to compile while neighbouring numbers differ little. */
+/* Limits for large models, whose programs compile slowly while neighboring counts differ little. */
 enum { COUNTS_MAX = 8, CHUNKS_ALL_MAX = 12, MICRO_BATCHES_MAX = 32 };
 
 static bool is_there(const struct search_input *input, enum tier tier) {
@@ -39,7 +39,7 @@ struct schedule_cost *space_schedule_cost(const struct space *space, int32_t sch
     return &space->schedule_costs[(int64_t)schedule * LOOKAHEADS + (moves ? lookahead : 0)];
 }
 
-/* Without moved activations the lookahead changes nothing; a twin differs in the tier alone. */
+/* Without moved activations, lookahead has no effect. A twin differs only in the tier. */
 static enum status measure_schedule(struct space *space, int32_t s, struct execution_list *executions) {
     const struct search_input *input = space->input;
     const struct schedule *schedule = &space->schedules.list.items[s];
@@ -56,8 +56,8 @@ static enum status measure_schedule(struct space *space, int32_t s, struct execu
     return STATUS_OK;
 }
 
-/* 1/2, 1/4, 1/8 and 1/16 of the bytes of keeping all; and what is left of the device besides all states, besides all
- * but the optimizer's, besides none, and besides shards by the finest partition. */
+/* Budgets: 1/2, 1/4, 1/8 and 1/16 of the bytes of keeping everything. Also the rest of the device next to all states,
+ * next to all but the optimizer's, next to none, and next to shards of the finest partition. */
 static int list_budgets(const struct space *space, const struct schedule_cost *keep, int64_t budgets[BUDGETS_MAX]) {
     const struct chunk_sum *all = space->sharding_options.items[0].from[0];
     const struct sharding_option *finest = &space->sharding_options.items[space->sharding_options.count - 1];
@@ -75,7 +75,7 @@ static int list_budgets(const struct space *space, const struct schedule_cost *k
     return count;
 }
 
-/* The schedules that a solver finds; its stages are measured on the schedule that keeps all. */
+/* Adds schedules from the solver, whose stages are measured on the schedule that keeps everything. */
 static enum status add_fastest(struct space *space, struct execution_list *executions) {
     const struct search_input *input = space->input;
     AUTO(schedule_cost_free) struct schedule_cost keep = {0};
@@ -103,7 +103,7 @@ static enum status measure_schedules(struct space *space, bool trains) {
     return space->scratch ? status : STATUS_FAILED;
 }
 
-/* The chunk size that wastes least, and twice that, for fewer and longer copies. */
+/* The chunk size that wastes the least, and twice that, for fewer and longer copies. */
 static enum status pack(struct space *space, const struct partition *partition, struct packings *out) {
     struct policy policy = {.partition = *partition};
     int64_t bytes;
@@ -114,7 +114,7 @@ static enum status pack(struct space *space, const struct partition *partition, 
         enum status status = states_create(space->input->graph, space->input->costs, &policy, &out->states[k]);
         out->listed = out->count = k + 1;
         TRY(status);
-        /* Chunks within blocks may be the same for twice the bytes. */
+        /* Chunks within blocks may be the same at twice the bytes. */
         if (k > 0 && out->states[k].chunks.within_blocks &&
             states_count(&out->states[k]) == states_count(&out->states[k - 1])) {
             states_free(&out->states[k]);
@@ -236,8 +236,7 @@ static int64_t min_buffers(const struct space *space, const struct policy_class 
     return policy_class->at.parameters == TIER_DEVICE ? 0 : min[persistent];
 }
 
-/* By the closed form: the most chunks that can stay, -1 when the device is too small even for 0. Bytes grow with them.
- */
+/* The maximum number of chunks that can stay, by the closed form; -1 if not even 0 fit. Bytes grow with it. */
 static int64_t quick_max_persistent(struct space *space, const struct policy_class *policy_class,
                                     const struct wave_activations *activations) {
     struct policy_bound_input input = bound_input(space, policy_class);
@@ -266,7 +265,7 @@ static int64_t max_micro_batches(const struct space *space) {
     return fixed > 0 ? fixed : share < MICRO_BATCHES_MAX ? share : MICRO_BATCHES_MAX;
 }
 
-/* A policy class that does not fit has no seconds; it is kept for the search for the least bytes. */
+/* A policy class that does not fit has no seconds. It is kept for the minimum-memory search. */
 enum status space_add_policy_class(struct space *space, struct policy_class policy_class,
                                    const struct wave_activations *activations) {
     struct policy_bound_input input = bound_input(space, &policy_class);
@@ -279,8 +278,8 @@ enum status space_add_policy_class(struct space *space, struct policy_class poli
     return vec_push(&space->policy_classes, policy_class);
 }
 
-/* All tier placements and packings. Where nothing moves or is gathered, packing, lookahead and micro-batches a wave
- * change nothing and are tried once. */
+/* Adds all tier placements and packings. If nothing moves or is gathered, packing, lookahead and micro-batches per wave
+ * have no effect and are tried once. */
 static enum status add_policy_classes(struct space *space, struct policy_class policy_class,
                                       const struct tier_placement_list *tier_placements, int32_t first_fit,
                                       bool first) {
@@ -302,7 +301,7 @@ static enum status add_policy_classes(struct space *space, struct policy_class p
     return STATUS_OK;
 }
 
-/* A schedule's policy classes share the fits of its twin's policy classes, which are in the same order. */
+/* A schedule's policy classes share the fits of its twin's, which are in the same order. */
 static enum status add_schedule(struct space *space, struct policy_class policy_class,
                                 const struct tier_placement_list *tier_placements) {
     int32_t schedule = policy_class.schedule, twin = space->schedules.list.items[schedule].twin;
@@ -332,11 +331,11 @@ static void add_tier_placement(const struct search_input *input, struct tier_pla
     if (choice) tier_placements->items[tier_placements->count++] = at;
 }
 
-/* Every combination: optimizer state is the largest and is used once a step, but with one wave a step parameters are
- * used only twice, and in bf16 take a sixth of its bytes, so they can be the ones to put on the slowest tier. */
+/* Lists every combination. Optimizer state is the largest and used once a step. But with one wave a step, parameters
+ * are used only twice, and in bf16 have a sixth of its bytes. So the slowest tier can be best for them. */
 static struct tier_placement_list list_tier_placements(const struct space *space, bool trains) {
     struct tier_placement_list tier_placements = {.count = 0};
-    enum tier farthest = trains ? TIER_COUNT - 1 : TIER_DEVICE; /* of what only training has */
+    enum tier farthest = trains ? TIER_COUNT - 1 : TIER_DEVICE; /* of states that only training has */
     struct tier_placement at = {0};
     for (at.parameters = 0; at.parameters < TIER_COUNT; at.parameters++)
         for (at.gradients = 0; at.gradients <= farthest; at.gradients++)
@@ -355,7 +354,8 @@ static enum status list_policy_classes(struct space *space, struct policy_class 
 
 /* ---- placements ---- */
 
-/* As if there were a schedule that computes nothing twice and keeps as little as the one that keeps least. */
+/* Bounds the placement with an ideal schedule, which computes nothing twice and needs the minimum memory of any
+ * schedule. */
 static void bound_placement(struct space *space, struct placement *placement) {
     struct policy_class policy_class = {.sharding_option = placement->sharding_option,
                                         .flat = placement->flat,
@@ -496,7 +496,7 @@ static void add_candidates(struct space *space, const struct policy_class *polic
     }
 }
 
-/* By the walk through the wave: the most chunks that can stay, -1 when the device is too small even for 0. */
+/* The maximum number of chunks that can stay, by the walk through the wave; -1 if not even 0 fit. */
 static const struct fit *find_fit(struct space *space, const struct policy_class *policy_class) {
     struct fit *fit = &space->fits.items[policy_class->fit];
     int64_t capacity = space->capacity_bytes[TIER_DEVICE];
@@ -540,7 +540,7 @@ bool space_is_crowded(const struct space *space, const struct policy_class *poli
     return policy_bound_operations(&input, policy_class->micro_batches_per_wave) + beside > COMM_OPERATIONS_MAX;
 }
 
-/* Chunks are numbered by 32 bits, so that few numbers of them are tried. */
+/* Chunk numbers have 32 bits, so only some of their counts are tried. */
 void space_candidates(struct space *space, const struct policy_class *policy_class, struct candidate_list *out) {
     int64_t chunks = states_count(states_of(space, policy_class)), max = find_fit(space, policy_class)->fullest;
     out->count = 0;

@@ -4,7 +4,7 @@
 #include "compiler/program.h"
 #include "plan/plan.h"
 
-/* Where chunks may be cut into shards, each tensor's elements are rounded up (plan/chunks.h). */
+/* If chunks may be cut into shards, each tensor's elements are rounded up (plan/chunks.h). */
 static int64_t bytes_of(const struct states *states, const struct tensor *tensor, bool cut) {
     bool rounds = cut && states->chunks.within_blocks;
     const struct tensor *parameter = tensor->kind == TENSOR_PARAMETER ? tensor : tensor->parameter;
@@ -15,7 +15,7 @@ static int64_t bytes_of(const struct states *states, const struct tensor *tensor
 
 ORDER_BY_BOTH(compare_packs, struct gradient_pack, item->chunk, item->block)
 
-/* A parameter's first accumulator takes those of its other uses. */
+/* A parameter's first accumulator includes those of its other uses. */
 static bool is_first_use(const struct graph *graph, size_t gradient) {
     for (size_t i = 0; i < gradient; i++)
         if (graph->tensors.items[i]->kind == TENSOR_GRADIENT &&
@@ -46,7 +46,7 @@ static enum status add_tensors(const struct graph *graph, struct states *states)
     return STATUS_OK;
 }
 
-/* One pack for each chunk and block that adds to its gradients. */
+/* Makes one pack for each chunk and block that adds to its gradients. */
 static void join_gradients(struct states *states) {
     struct gradient_pack *packs = states->gradients.items;
     size_t kept = 0;
@@ -77,7 +77,7 @@ static void add_seconds(const struct costs *costs, const struct node *node, enum
     sums[cost.activity] += cost.seconds + costs->rates.issue_s;
 }
 
-/* The chunk of a kernel that sums squares of a gradient; -1: it is none. */
+/* The chunk of a kernel that sums squares of a gradient; -1: it is no such kernel. */
 static int32_t summed_chunk(const struct states *states, const struct node *node) {
     const struct tensor *gradient = node->phase == PHASE_FINISH && node->op->by_elements ? node->in[0] : NULL;
     return gradient && gradient->parameter ? states->chunks.chunk_of[gradient->parameter->id] : -1;
@@ -133,7 +133,7 @@ static void find_largest(struct states *states) {
 
 ORDER_BY(compare_ints, int32_t, *item)
 
-/* Uses by (phase, block, chunk) as one number, sorted, without duplicates. */
+/* Sorts uses by (phase, block, chunk) as one number, without duplicates. */
 static enum status find_users(const struct graph *graph, struct states *states) {
     AUTO_VEC VEC(int32_t) uses = {0};
     int32_t chunks = states_count(states);
@@ -165,7 +165,7 @@ static enum status find_users(const struct graph *graph, struct states *states) 
     return STATUS_OK;
 }
 
-/* Of a block's chunks in both phases, those from `first` on. */
+/* Number of a block's chunks in both phases, from `first` on. */
 static int32_t count_users(const struct states *states, int32_t block, int64_t first) {
     int32_t count = 0;
     const int32_t *end[2], *at[2];
@@ -207,7 +207,7 @@ static void find_min_buffers(struct states *states) {
 
 /* ---- shards ---- */
 
-/* The part of a parameter's elements that lie in a range of its chunk's. */
+/* The fraction of a parameter's elements that lies in a range of its chunk's elements. */
 static double part_within(const struct chunk_list *chunks, const struct tensor *parameter, struct shard_range range) {
     int64_t elements = shape_elements(&parameter->shape), begin = chunks->first_element[parameter->id];
     int64_t end = begin + elements < range.end ? begin + elements : range.end;
@@ -215,7 +215,7 @@ static double part_within(const struct chunk_list *chunks, const struct tensor *
     return end > begin && elements > 0 ? (double)(end - begin) / (double)elements : 0;
 }
 
-/* Of a chunk's bytes, those of so many of its elements: all have whole blocks. */
+/* A chunk's bytes, scaled to so many of its elements; both are multiples of the block. */
 static int64_t part_of(int64_t bytes, const struct shard_cut *cut, int64_t elements) {
     return bytes / (cut->elements / SHARD_BLOCK) * (elements / SHARD_BLOCK);
 }
@@ -376,7 +376,7 @@ struct cut_waves step_cut_largest(const struct step_cut *cut, int64_t micro_batc
     return waves;
 }
 
-/* What an operation works on, and its seconds. Chunks are of few sizes, and most operations alike. */
+/* Input of a collective, and its seconds. Chunks have few sizes, so most collectives are alike. */
 struct operation {
     enum comm_kind kind;
     int coarse, fine; /* shards of width `coarse` from those of width `fine` */
@@ -423,7 +423,8 @@ static enum status measure(struct measurer *measurer, struct operation *operatio
     return vec_push(&measurer->known, *operation);
 }
 
-/* Adds the operation's seconds. `bytes` of the rank's shard of width `coarse`, each finer one at most `block_bytes`. */
+/* Adds the seconds of a collective. `bytes`: of the rank's shard of width `coarse`; each finer one has at most
+ * `block_bytes`. */
 static enum status add(struct measurer *measurer, enum comm_kind kind, int coarse, int fine, int64_t bytes,
                        int64_t block_bytes, double *sum) {
     struct operation operation = {kind, coarse, fine, bytes, 0};
@@ -440,7 +441,7 @@ static enum status add(struct measurer *measurer, enum comm_kind kind, int coars
     return STATUS_OK;
 }
 
-/* A gather of the rank's shard of a chunk. */
+/* Adds a gather of the rank's shard of a chunk. */
 static enum status add_gather(struct measurer *measurer, const struct shard_cut *cut, int coarse, int fine,
                               int64_t element_bytes, double *sum) {
     struct shard_range range = shard_range_of(cut, coarse, rank_place_data_rank(&measurer->cut->place));
@@ -473,7 +474,7 @@ static enum status add_chunk(struct measurer *measurer, const struct states *sta
     return add_gather(measurer, &cut, p, o, parameter_bytes, &out->once_s);
 }
 
-/* Without a partition sums are as long as their packs, and their blocks those of comm_block. */
+/* Without a partition, sums are as long as their packs, with the blocks of comm_block. */
 static enum status add_reductions(struct measurer *measurer, const struct states *states, double *round_s) {
     int ranks = rank_place_data(&measurer->cut->place);
     for (size_t i = 0; i < states->gradients.count; i++)

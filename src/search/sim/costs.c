@@ -13,14 +13,15 @@ enum activity activity_of_copy(enum tier from, enum tier to) {
     return to == TIER_DISK ? ACTIVITY_DISK_WRITE : ACTIVITY_COPY;
 }
 
-/* Zeros are written once; a sum reads both of its numbers besides, about as fast, and what is taken is read too. */
+/* Zeros are written once. An addition also reads both of its operands, at about the same rate; a taken value is read as
+ * well. */
 enum { TAKE_MOVES = 2, ADD_MOVES = 3 };
 double costs_add_s(const struct cluster_rates *rates, int64_t bytes) {
     return transfer_s(&rates->zero, ADD_MOVES * bytes);
 }
 
-/* Sums that are rounded travel as bf16, half as long: all of a reduce-scatter, and the first half of an all-reduce,
- * whose second gathers fp32 unless the sum is rounded. In a node that has windows nothing travels. */
+/* Rounded sums travel as bf16, at half the length: all of a reduce-scatter, and the first half of an all-reduce. The
+ * second half gathers fp32 unless the sum is rounded. Within a node with windows nothing travels. */
 static int64_t bytes_as_fp32(const struct rank_place *place, const struct program_collective *collective) {
     bool travels = !place->in_place || place->mesh.nodes > 1;
     if (!collective->round_bf16 || !travels) return collective->bytes;
@@ -54,7 +55,7 @@ void costs_set_collectives(struct costs *costs, const struct program *program) {
     }
 }
 
-/* How an instruction's bytes move: at this rate, NULL for kernels and for operations between ranks. */
+/* Rate and bytes of an instruction's copy; rate NULL for kernels and collectives. */
 struct movement {
     const struct transfer_rate *rate;
     int64_t bytes;
@@ -115,7 +116,7 @@ enum status costs_check(const struct costs *costs, const struct program *program
     return STATUS_OK;
 }
 
-/* AdamW on a host's cores, of its memory's rate. */
+/* AdamW on a host's cores, relative to its memory's rate. */
 static const double HOST_PART = 0.70;
 
 static struct kernel_cost host_cost(const struct node *node, const struct cluster_limits *limits) {

@@ -2,16 +2,17 @@
 
 #include <math.h>
 
-/* Discrete events. Between two ends of instructions no rate changes, so the simulation goes from end to end: the rates
- * of the active instructions, the time to the first end, what is left of the others. Ranks share no rates. */
+/* Discrete events. Rates change only when an instruction ends, so the simulation goes from end to end. It computes the
+ * rates of the active instructions, the time to the first end, and the remaining work of the others. Ranks share no
+ * rates. */
 
 struct stream {
-    size_t next, end; /* events of the timeline: the one that waits or is active, and one past the stream's last */
+    size_t next, end; /* events of the timeline: the waiting or active one, and one past the stream's last */
     int32_t met;      /* how many of the next event's waits are met */
     bool active;
     bool asleep;   /* waits for another stream */
-    bool meets;    /* has a message for which others of its group are not ready */
-    double left_s; /* of the active one, if it were alone */
+    bool meets;    /* has a message for which other ranks of its group are not ready */
+    double left_s; /* remaining time of the active one, without slowdown */
     enum activity activity;
     double rate;
 };
@@ -20,7 +21,7 @@ struct stream {
 struct machine_rank {
     const struct program *program;
     struct timeline *timeline;
-    int64_t *ended; /* by instruction: issues in this step */
+    int64_t *ended; /* by instruction: completed issues in this step */
     struct stream streams[STREAMS_MAX];
 };
 
@@ -39,7 +40,7 @@ static const struct instruction *next_instruction(const struct machine_rank *ran
     return &rank->program->instructions.items[next_event(rank, stream)->instruction];
 }
 
-/* Whether its next event can begin, as far as this rank is concerned. */
+/* Whether this rank allows its next event to begin. */
 static bool waits_met(const struct machine_rank *rank, struct stream *stream) {
     const struct timeline_event *event = next_event(rank, stream);
     const struct instruction *instruction = next_instruction(rank, stream);
@@ -51,7 +52,7 @@ static bool waits_met(const struct machine_rank *rank, struct stream *stream) {
     return true;
 }
 
-/* A stream that slept takes rates.wake_s to wake up. One that waits for another rank does not sleep. */
+/* A stream that slept takes rates.wake_s to wake up. A stream that waits for another rank does not sleep. */
 static void begin(const struct simulation *simulation, struct machine_rank *rank, struct stream *stream) {
     struct timeline_event *event = next_event(rank, stream);
     struct kernel_cost cost = costs_of(simulation->costs, rank->program, next_instruction(rank, stream));
@@ -65,7 +66,7 @@ static void begin(const struct simulation *simulation, struct machine_rank *rank
 
 /* ---- messages ---- */
 
-/* The collective of the instruction with other simulated ranks; NULL: nothing. */
+/* The collective of the instruction with other simulated ranks; NULL: none. */
 static const struct program_collective *message_of(const struct simulation *simulation, const struct machine_rank *rank,
                                                    const struct instruction *instruction) {
     if (simulation->count == 1 || instruction->opcode != OPCODE_BROADCAST) return NULL;
@@ -79,8 +80,8 @@ static struct machine_rank *member_of(const struct simulation *simulation, const
     return &simulation->ranks[rank_place_stage(&place)];
 }
 
-/* The stream on which a rank waits for a message of the group; NULL: it does not. A group's messages have the same
- * order on all of its ranks. */
+/* The stream on which a rank waits for a message of the group; NULL: it does not. All ranks have a group's messages in
+ * the same order. */
 static struct stream *find_waiting(const struct simulation *simulation, struct machine_rank *rank,
                                    const struct comm_group *group) {
     for (int s = 0; s < rank->program->streams; s++) {
@@ -106,7 +107,7 @@ static void meet(const struct simulation *simulation, struct machine_rank *rank,
 
 /* ---- events ---- */
 
-/* What is ready begins, or waits for other ranks. */
+/* Begins ready instructions, or waits for other ranks. */
 static void begin_next(const struct simulation *simulation, struct machine_rank *rank, struct stream *stream) {
     const struct program_collective *message = message_of(simulation, rank, next_instruction(rank, stream));
     if (!waits_met(rank, stream)) {
@@ -135,7 +136,7 @@ static bool begin_ready(struct simulation *simulation) {
     return any;
 }
 
-/* Seconds until the first of a rank's active ones ends; below 0: it has none. */
+/* Seconds until the first active instruction of a rank ends; below 0: there is none. */
 static double set_rates(const struct simulation *simulation, struct machine_rank *rank) {
     int streams = rank->program->streams;
     double min_s = -1;
@@ -153,7 +154,7 @@ static double set_rates(const struct simulation *simulation, struct machine_rank
     return min_s;
 }
 
-/* Of all ranks. */
+/* Over all ranks. */
 static double find_next_end(struct simulation *simulation) {
     double min_s = -1;
     for (int r = 0; r < simulation->count; r++) {
@@ -186,7 +187,7 @@ static void advance(struct simulation *simulation, double seconds) {
     }
 }
 
-/* Of one rank, waits are for instructions earlier in the list, so some stream can always go on. */
+/* Within a rank, instructions wait only for earlier ones in the list, so some stream can always continue. */
 static enum status simulate_events(struct simulation *simulation) {
     while (begin_ready(simulation))
         advance(simulation, find_next_end(simulation));
@@ -236,19 +237,17 @@ enum status simulate(const struct program *program, const struct costs *costs, s
     return simulate_stages(&program, 1, costs, out);
 }
 
-/* Costs that are wrong by some times make other things concurrent than a step has, which the first rounds
- * correct.
- */
+/* Costs that are far off make other instructions concurrent than in the real step. The first rounds correct that. */
 enum { FIT_ROUNDS_MAX = 8 };
 static const double FIT_CLOSE = 0.005;
 
-/* Two numbers, which ranks add up. */
+/* Two numbers, which are summed over ranks. */
 struct kind {
     double recorded_s, simulated_s;
 };
 
-/* Kinds: of kernels by the first node that is alike, on the device, then on the host where that has costs of its own;
- * then copies, then zeros and sums. */
+/* Kinds: kernels, by the first equal node, on the device, then on the host if its costs differ; then copies; then zeros
+ * and sums. */
 struct fit {
     struct costs *costs;
     int32_t *alike[2];
@@ -283,7 +282,7 @@ static void fit_end(struct fit *fit) {
     mem_free(fit->kinds);
 }
 
-/* NULL: it is of no kind that is fitted. */
+/* NULL: it belongs to no fitted kind. */
 static struct kind *kind_of(const struct fit *fit, const struct program *program,
                             const struct instruction *instruction) {
     const struct buffer *buffers = program->buffers.items;
@@ -297,7 +296,7 @@ static struct kind *kind_of(const struct fit *fit, const struct program *program
                        (int)buffers[operands[OP_INPUTS_MAX].buffer].tier];
 }
 
-/* Simulated instructions have their issue within, recorded ones do not. */
+/* Simulated instructions include their issue time, recorded ones do not. */
 static void add_up(struct fit *fit, const struct timeline *recorded, const struct timeline *simulated) {
     const struct program *program = recorded->program;
     for (size_t i = 0; i < recorded->events.count; i++) {
@@ -320,14 +319,14 @@ static enum status add_step(struct fit *fit, const struct timeline *recorded) {
     return STATUS_OK;
 }
 
-/* A kind is two numbers to the contention group. */
+/* Sends two numbers per kind to the ranks. */
 static enum status add_over_ranks(const struct fit_sum_over_ranks *ranks, enum status mine, struct fit *fit) {
     if (!ranks) return mine;
     return ranks->add(ranks->payload, mine, (double *)fit->kinds,
                       (size_t)fit->count * (sizeof(struct kind) / sizeof(double)));
 }
 
-/* Returns the kind's factor, 1 where nothing of it was recorded. */
+/* Returns the kind's factor; 1 if nothing of it was recorded. */
 static double factor_of(const struct kind *kind) {
     bool known = kind->recorded_s > 0 && kind->simulated_s > 0;
     return known ? kind->recorded_s / kind->simulated_s : 1;
@@ -351,7 +350,7 @@ static void scale_costs(struct fit *fit) {
     scale_rate(&costs->rates.zero, factor_of(&fit->kinds[fit->zeros]));
 }
 
-/* Returns by how much the kind that was furthest off was. */
+/* Returns the largest relative error of a kind. */
 static double take_kinds(struct fit *fit) {
     double furthest = 0;
     scale_costs(fit);

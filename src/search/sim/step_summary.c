@@ -5,15 +5,15 @@
 #include "base/json.h"
 #include "compiler/program.h"
 
-/* What a step's time is made of: the time on its critical path by stream, activity and phase. */
+/* Breaks a step's time down: the time on its critical path by stream, activity and phase. */
 
 /* Seconds of the critical path by stream, activity and phase. */
 struct shares {
     double seconds[STREAM_ROLE_COUNT][ACTIVITY_COUNT][PHASE_COUNT];
 };
 
-/* The phase of the compute stream's kernel in the middle of an event; of its next kernel where there is none then; of
- * its last where none comes. */
+/* The phase of the compute stream's kernel in the middle of an event. If none runs then, of its next kernel; if none
+ * follows, of its last. */
 static enum phase phase_beside(const struct timeline *timeline, const struct timeline_event *event) {
     double middle = (event->start_s + event->end_s) / 2;
     const struct instruction *instructions = timeline->program->instructions.items;
@@ -94,7 +94,7 @@ static int find_stream(const struct program *program, enum stream_role role) {
     return stream;
 }
 
-/* Seconds in which two streams work at once: the events of each follow each other. */
+/* Seconds in which two streams work at once. The events of each are in sequence. */
 static double seconds_together(const struct timeline *timeline, int one, int other) {
     const struct timeline_event *events = timeline->events.items;
     size_t i = timeline->begins[one], k = timeline->begins[other];
@@ -183,7 +183,7 @@ static enum status read_stream(const char *file, const json_t *item, struct time
     return status_set(STATUS_BAD_INPUT, "%s: streams: no stream is called \"%.60s\"", file, role);
 }
 
-/* By its words: there are few of them. */
+/* Compares texts, since there are few. */
 static enum status read_bound(const char *file, const json_t *item, struct bound *out) {
     static const enum stream_role roles[] = {STREAM_COMPUTE, STREAM_UPDATE};
     const char *what = "";

@@ -110,7 +110,7 @@ const struct timeline_event *timeline_cause(const struct timeline *timeline, con
 
 /* An interval of time in which a buffer is live. */
 struct life {
-    double begin, end; /* end before begin: it is never used */
+    double begin, end; /* end before begin: never used */
 };
 
 struct change {
@@ -130,7 +130,7 @@ static const struct section *section_at(const struct program *program, int32_t i
     return &program->sections.items[program->instructions.items[instruction].section];
 }
 
-/* A buffer that is used within one section alone has a life in each repetition. */
+/* A buffer that is used only within one section has a life in each repetition. */
 static int64_t lives_of(const struct program *program, const struct buffer *buffer) {
     const struct section *section = section_at(program, buffer->first);
     bool within = !buffer->persistent && buffer->last < section->first + section->count;
@@ -176,7 +176,7 @@ static enum status create_lives(const struct timeline *timeline, struct lives *o
 
 ORDER_BY(compare_changes, struct change, item->time_s)
 
-/* A tier's begins and ends of lives, by time; the end of the step is left out. Returns their number. */
+/* A tier's begins and ends of lives, by time, without the end of the step. Returns their number. */
 static size_t list_changes(const struct lives *lives, enum tier tier, struct change *out) {
     const struct program *program = lives->timeline->program;
     size_t count = 0;
@@ -225,15 +225,16 @@ enum status timeline_memory(const struct timeline *timeline, enum tier tier, str
 struct labels {
     struct scratch memory;
     const struct program *program;
-    json_t *names, *moves; /* by name */
-    int32_t *name;         /* by instruction: index in names */
-    bool *again; /* by instruction: recomputation, a forward that came before in its section for the same micro-batch */
+    json_t *names, *moves;  /* by name */
+    int32_t *name;          /* by instruction: index in names */
+    bool *again;            /* by instruction: recomputation, that is, an earlier forward in its section has the same
+                             * micro-batch */
     int32_t *block, *phase; /* by group: those of its kernels; -1: it has none */
 };
-/* One more than the graph has, in the list of phases. */
+/* One past the graph's phases, in the list of phases. */
 enum { PHASE_RECOMPUTATION = PHASE_COUNT };
 
-/* What an instruction that is no kernel writes or, where it sends to other ranks, reads. */
+/* The operand that an instruction other than a kernel writes or, if it sends to other ranks, reads. */
 static const struct operand *data_of(const struct instruction *instruction) {
     const struct operand *written = &instruction->operands[OP_INPUTS_MAX];
     return written->buffer >= 0 ? written : &instruction->operands[0];
@@ -269,8 +270,8 @@ static enum status label_instructions(struct labels *labels) {
     return failed ? status_no_memory(0, "a timeline's JSON") : STATUS_OK;
 }
 
-/* A section's instructions stand in the order of issue, so the first forward of a node for a micro-batch is the
- * original and each further one is recomputation. */
+/* A section's instructions are in the order of issue. So the first forward of a node for a micro-batch is the original,
+ * and each further one is recomputation. */
 static enum status label_again(struct labels *labels) {
     const struct program *program = labels->program;
     int64_t micro_batches = 1;
@@ -335,8 +336,8 @@ static double microseconds(double seconds) { return round(seconds * 1e9) * 1e-3;
 
 static bool has_length(const struct timeline_event *event) { return event->end_s > event->start_s; }
 
-/* The file's index of an event's cause; -1: none. Events that take no time are not in the file: their own cause counts.
- * `places`: by event, its index in the file. */
+/* The file's index of an event's cause; -1: none. The file omits events that take no time and uses their own cause
+ * instead. `places`: by event, its index in the file. */
 static int64_t cause_place(const struct timeline *timeline, const struct timeline_event *event, const int64_t *places) {
     do {
         event = timeline_cause(timeline, event);

@@ -1,5 +1,5 @@
-/* A timeline: when each instruction of a step began and ended. Measured (src/runtime) and predicted (src/search/sim)
- * ones have one type, so they can be compared, drawn over each other and written to one kind of file. */
+/* A timeline: when each instruction of a step began and ended. Measured timelines (src/runtime) and predicted ones
+ * (src/search/sim) have one type, so they can be compared, drawn over each other and written to one kind of file. */
 #pragma once
 
 #include <jansson.h>
@@ -14,20 +14,20 @@ enum { TIMELINE_VERSION = 1 };
 struct timeline_event {
     int32_t instruction;
     int64_t repetition;    /* of its section */
-    double start_s, end_s; /* from the step's beginning; equal where the step did not issue it */
+    double start_s, end_s; /* from the step's beginning; equal if the step did not issue it */
 };
 
 struct timeline {
     const struct program *program;     /* borrowed; outlives the timeline */
-    bool measured;                     /* else predicted */
+    bool measured;                     /* otherwise predicted */
     VEC(struct timeline_event) events; /* by stream, and in each stream's order */
-    size_t begins[STREAMS_MAX + 1];    /* by stream: its first event; where there is no such stream, the last's end */
+    size_t begins[STREAMS_MAX + 1];    /* by stream: its first event; for a missing stream, the last one's end */
     struct timeline_place {
         size_t first, stride;
     } * places;    /* by instruction: repetition r is event first + r * stride */
     double step_s; /* end of the last event */
-    int64_t step;  /* measured: the step's number in its training run, from 1; 0: not known */
-    double wall_s; /* measured: seconds of the whole step, the work around the program included */
+    int64_t step;  /* measured: the step's number in its training run, from 1; 0: unknown */
+    double wall_s; /* measured: seconds of the whole step, including the work around the program */
 };
 /* All events of one step with times of 0, so that filling them in allocates nothing. */
 enum status timeline_create(const struct program *program, struct timeline *out);
@@ -42,8 +42,8 @@ static inline struct timeline_event *timeline_find(const struct timeline *timeli
 /* Sets step_s from the events. */
 void timeline_end(struct timeline *timeline);
 
-/* The cause of an event: of the events that it waited for and the one before it on its stream, the one that ended last.
- * NULL: it waited for none of this step. */
+/* The cause of an event: the last to end among the events that it waited for and the previous one on its stream. NULL:
+ * it waited for none of this step. */
 const struct timeline_event *timeline_cause(const struct timeline *timeline, const struct timeline_event *event);
 
 /* Seconds that a stream works, and that it waits before its last event. */
@@ -54,23 +54,28 @@ struct timeline_stream {
 /* out: program->streams entries. */
 void timeline_summarise(const struct timeline *timeline, struct timeline_stream *out);
 
-/* [{"role", "busy_s", "waiting_s"}]; NULL when out of memory. */
+/* [{"role", "busy_s", "waiting_s"}]; NULL if out of memory. */
 json_t *timeline_streams_to_json(const struct timeline_stream *streams, int count);
 
 /* Self-contained, for readers that have no program (the page, other tools):
+ *
  *   {"version", "kind": "measured" or "predicted", "step" and "wall_s" (of a run's), "step_s", "names": [TEXT],
- *    "moves": by name, what is copied or set to zero ("activations", "optimizer", …), "" for kernels
+ *    "moves": by name, the kind of data copied or set to zero ("activations", "optimizer", …), "" for kernels
+ *
  *    "streams": [{"role", "busy_s", "waiting_s"}],
  *    "events": [[STREAM, NAME, BLOCK, SECTION, MICRO_BATCH, PHASE, START_US, DURATION_US, BYTES, CAUSE]],
  *    "blocks": [TEXT], "sections": [TEXT], "phases": [TEXT],
  *    "tiers": [{"name", "program_bytes", "kinds": [TEXT], "points": [[TIME_US, BYTES of each kind…]]}]}
- * Numbers in events index the lists, MICRO_BATCH apart, which is that of the step, -1 for none; a BLOCK or PHASE of -1
- * is none; those of a copy are of the kernels that it is for. The phase "recomputation" is a forward that comes again.
- * BYTES are those moved, 0 for kernels. CAUSE is the index of the event whose end let this one begin (timeline_cause),
- * -1: none; files of older versions lack it, and "moves". What a step left out is no event. A point holds from its time
- * to the next (timeline_memory). NULL when out of memory. */
+ *
+ * - Numbers in events index the lists; -1: none. MICRO_BATCH counts within the step.
+ * - A copy has the BLOCK and PHASE of the kernels that it serves. The phase "recomputation" is a repeated forward.
+ * - BYTES are those moved, 0 for kernels.
+ * - CAUSE is the index of the event whose end started this one (timeline_cause). Older files lack it and "moves".
+ * - A point holds from its time to the next (timeline_memory).
+ *
+ * Skipped instructions are omitted. NULL if out of memory. */
 json_t *timeline_to_json(const struct timeline *timeline);
-/* Writes it in place of the file (file_replace). */
+/* Writes it to the file atomically (file_replace). */
 enum status timeline_write(const struct timeline *timeline, const char *path);
 
 /* Bytes of live buffers over a step's time. */
@@ -81,11 +86,11 @@ struct memory_point {
 };
 
 struct memory_points {
-    VEC(struct memory_point) list; /* at most one a time; the first at 0 */
+    VEC(struct memory_point) list; /* at most one per time; the first at 0 */
 };
 
-/* A buffer counts from the start of its first use to the end of its last, a persistent one always, results to the
- * step's end; one that is used within a repeated section alone, in each repetition by itself. The sum is at most the
- * arena's size: buffers that share bytes are never live together. The caller frees the list. FAILED when out of memory.
- */
+/* Bytes of live buffers over time. A buffer counts from the start of its first use to the end of its last; a persistent
+ * one always; results to the step's end. A buffer that is used only within a repeated section counts in each repetition
+ * by itself. The sum is at most the arena's size: buffers that share bytes are never live together. The caller frees
+ * the list. FAILED if out of memory. */
 enum status timeline_memory(const struct timeline *timeline, enum tier tier, struct memory_points *out);
