@@ -87,8 +87,8 @@ bool adapter_owns(const char *parameter) { return strncmp(parameter, adapter_pre
 
 /* --- adapter_config.json in peft's form, read and written --- */
 
-/* peft's settings, with the JSON types that it gives their values: a(rray), b(oolean), n(umber), o(bject), s(tring),
- * 0 for null. Those that would change what the adapter computes and are not read here must be off. */
+/* peft's settings, with the JSON types of their values: a(rray), b(oolean), n(umber), o(bject), s(tring), 0 for null.
+ * Settings that would change the adapter's results and are not read here must be off. */
 static const struct adapter_key {
     const char *name, *types;
     bool must_be_off;
@@ -136,7 +136,7 @@ static char type_of(const json_t *value) {
     return types[json_typeof(value)];
 }
 
-/* null, false, [] or {}: what peft writes for a setting that is off. `bias` is "none" there. */
+/* null, false, [] or {}: peft's values for a setting that is off. For `bias` it is "none". */
 static bool is_off(const char *key, const json_t *value) {
     if (json_is_string(value)) return strcmp(key, "bias") == 0 && strcmp(json_string_value(value), "none") == 0;
     if (json_is_array(value)) return json_array_size(value) == 0;
@@ -166,7 +166,7 @@ static enum status check_kind(const char *file, const json_t *object) {
     if (!json_is_null(json_object_get(object, "task_type"))) TRY(json_read_string(file, object, "task_type", &task));
     if (strcmp(task, "CAUSAL_LM") != 0)
         return status_set(STATUS_BAD_INPUT, "%s: task_type: \"%.60s\" is not supported (CAUSAL_LM is)", file, task);
-    /* The others change the base weights too, which the adapter's file does not hold. */
+    /* Other values change the base weights, too, which the adapter's file does not hold. */
     const json_t *initial = json_object_get(object, "init_lora_weights");
     const char *text = json_string_value(initial);
     if (!initial || json_is_boolean(initial) || (text && strcmp(text, "gaussian") == 0)) return STATUS_OK;
@@ -183,7 +183,7 @@ static enum status append_target(const char *file, const json_t *value, struct a
     return status_set(STATUS_BAD_INPUT, "%s: target_modules: too many", file);
 }
 
-/* peft takes one string, all-linear apart, for a regular expression. */
+/* peft takes a single string, except all-linear, for a regular expression. */
 static enum status read_targets(const char *file, const json_t *object, struct adapter *adapter) {
     const json_t *targets = json_object_get(object, "target_modules");
     const char *text = json_string_value(targets);

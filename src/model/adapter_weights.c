@@ -1,4 +1,4 @@
-/* Adapters in a model: the nodes that they add, what is frozen, and where a model with adapters comes from. */
+/* Adapters in a model: the nodes that they add, the frozen parameters, and the origin of a model with adapters. */
 #include "model/weights.h"
 
 #include <fnmatch.h>
@@ -39,7 +39,7 @@ struct tensor *build_linear(struct builder *builder, const char *name, const cha
         sizes->has_bias ? build_parameter(builder, graph_format(graph, "%s.bias", name), sizes->out, 0) : NULL;
     struct linear_attributes attributes = {.weight_is_kn = sizes->weight_is_kn};
     struct tensor *y = ops_linear(graph, node_name, x, weight, bias, residual, attributes);
-    /* peft sees the model as transformers has it, whose names begin so even where the files' do not. */
+    /* peft uses transformers' names, which have this prefix even if the files' names do not. */
     const char *layer = graph_format(graph, "%s%s", builder->config->family->prefix, name);
     if (!layer || !adapter_wanted(&builder->config->adapter, layer)) return y;
     return add_adapter(builder, layer, node_name, x, sizes, y);
@@ -47,7 +47,7 @@ struct tensor *build_linear(struct builder *builder, const char *name, const cha
 
 static bool is_parameter(const struct tensor *tensor) { return tensor->kind == TENSOR_PARAMETER && !tensor->base; }
 
-/* Freezes the parameters that match the pattern; one that matches none is refused. */
+/* Freezes the parameters that match the pattern. BAD_INPUT if none does. */
 static enum status freeze(struct graph *graph, const char *pattern) {
     const char *some = "";
     bool matched = false;
@@ -100,7 +100,7 @@ enum status model_set_frozen(struct model *model, const char *patterns) {
     return model->frozen ? try_graph(model) : STATUS_FAILED;
 }
 
-/* The layer's name within that of its A; false for other parameters. */
+/* Extracts the layer's name from that of its A; false for other parameters. */
 static bool layer_of(const struct tensor *tensor, char layer[ADAPTER_LAYER_BYTES]) {
     if (!is_parameter(tensor) || !adapter_owns(tensor->name) || !name_ends(tensor->name, adapter_suffix_a))
         return false;
@@ -117,7 +117,7 @@ static bool names_target(const char *targets, const char *name, size_t length) {
     return false;
 }
 
-/* The last parts of the names of layers with adapters, each once. */
+/* The last parts of the names of layers with adapters, without duplicates. */
 static void list_layers(const struct graph *graph, char targets[ADAPTER_TARGETS_BYTES]) {
     targets[0] = '\0';
     for (size_t i = 0; i < graph->tensors.count; i++) {
@@ -130,7 +130,7 @@ static void list_layers(const struct graph *graph, char targets[ADAPTER_TARGETS_
     }
 }
 
-/* all-linear becomes the layers' names, as peft writes it. */
+/* Replaces all-linear by the layers' names, as peft does. */
 static enum status name_targets(struct model *model) {
     struct graph *graph;
     if (strcmp(model->config.adapter.targets, all_linear) != 0) return STATUS_OK;
@@ -174,7 +174,7 @@ static enum status check_targets(const struct model *model, const char *field) {
     return hint_layers(model);
 }
 
-/* Whether each of the targets is one of the others. */
+/* Whether each of the targets is in `others`. */
 static bool are_among(const char *targets, const char *others) {
     struct adapter_target target;
     while (adapter_take_target(&targets, &target))
@@ -187,7 +187,7 @@ enum status model_set_adapter(struct model *model, const char *text, uint64_t se
     char own_text[ADAPTER_TEXT_BYTES], wanted_text[ADAPTER_TEXT_BYTES];
     if (!*text) return STATUS_OK;
     TRY(adapter_parse(text, &wanted));
-    if (own->rank > 0) { /* the same layers, in whatever order; all-linear stands for the model's */
+    if (own->rank > 0) { /* the same layers in any order; all-linear means the model's */
         struct model other = *model;
         const struct adapter *named = &other.config.adapter;
         other.config.adapter = wanted;
@@ -266,8 +266,8 @@ static bool holds_model(const char *folder) {
            model_folder_has(folder, "run.json");
 }
 
-/* The base's directory, for the caller to free: a relative path is one of the working directory, as in peft, or, where
- * that has no model, of the adapter's directory. */
+/* The base's directory, for the caller to free. A relative path is resolved in the working directory, as in peft. If
+ * there is no model, it is resolved in the adapter's directory. */
 static char *find_base(const char *folder, const char *base) {
     if (base[0] == '/' || holds_model(base)) return mem_string(base);
     char *beside = path_join(folder, base);
@@ -320,7 +320,7 @@ done:
     return status;
 }
 
-/* --- a model with adapters as one without --- */
+/* --- merging adapters into a model --- */
 
 /* W += factor B A in fp32; W [out, in], or [in, out] where `kn`. */
 static void add_product(float *weight, const float *a, const float *b, const struct linear_sizes *sizes, int64_t rank,
@@ -346,7 +346,7 @@ static enum status load(const struct model *model, const struct tensor *paramete
     return status;
 }
 
-/* The linear node that multiplies by this parameter; NULL when none does. */
+/* The linear node that multiplies by this parameter; NULL if there is none. */
 static const struct node *product_of(const struct graph *graph, const struct tensor *weight) {
     for (size_t i = 0; i < graph->nodes.count; i++)
         if (graph->nodes.items[i]->op == &op_linear && graph->nodes.items[i]->in[1] == weight)
@@ -364,7 +364,7 @@ static const struct tensor *adapter_of(const struct model *model, struct graph *
     return wanted ? graph_find(graph, wanted) : NULL;
 }
 
-/* In place: a value never lies before those that are still to be read. */
+/* Rounds in place: a written value never precedes values that are still to be read. */
 static void round_to(struct weight_target *target, enum dtype dtype) {
     if (dtype == DTYPE_F32) return;
     int64_t elements = shape_elements(&target->tensor->shape);

@@ -1,15 +1,16 @@
-/* What compressed-tensors stores: quantization_config, and integers in groups (w4a16, w8a16). A weight NAME.weight lies
- * in NAME.weight_packed      I32 [rows, words]: codes of 4 or 8 bits plus 8 or 128, the first one in the lowest bits; a
- *                             row begins with a word
- *     NAME.weight_shape       I64: rows, columns
- * or, of int-quantized, codes of 8 bits that are not packed, in
- *     NAME.weight             I8 [rows, columns]
- * and in
- *     NAME.weight_scale       F32, BF16 or F16 [rows, groups], of the whole tensor [1]
- *     NAME.weight_zero_point  where it is asymmetric: as codes, packed along the rows [words, groups]; of the whole
- *                             tensor, and where codes are not packed, I8 as the scales
+/* The format of compressed-tensors: quantization_config, and integers in groups (w4a16, w8a16). A weight NAME.weight is
+ * stored in these tensors:
+ *
+ * - NAME.weight_packed, I32 [rows, words]: codes of 4 or 8 bits plus 8 or 128, the first one in the lowest bits. A row
+ *   begins with a word.
+ * - NAME.weight_shape, I64: rows, columns.
+ * - NAME.weight, I8 [rows, columns], instead of these two: unpacked codes of 8 bits, in int-quantized models.
+ * - NAME.weight_scale, F32, BF16 or F16 [rows, groups]; for one scale per tensor [1].
+ * - NAME.weight_zero_point, if asymmetric: codes packed along the rows [words, groups]. For one zero per tensor, and
+ *   for unpacked codes: I8 in the shape of the scales.
+ *
  * The numbers are those of compressed-tensors' dequantize, (code - zero) * scale, before it rounds them to the scale's
- * dtype; a GEMM rounds them to its own. */
+ * dtype. A GEMM rounds them to its own dtype. */
 #include "model/stored_format.h"
 
 /* A place in config.json, for messages. */
@@ -22,7 +23,7 @@ static enum status refuse(const struct place *place, const char *key, const char
                       *place->group && *key ? "." : "", key, why);
 }
 
-/* Whether a key is left out or says nothing: null, false, or an empty list, object or text. */
+/* Whether a key is missing or empty: null, false, or an empty list, object or text. */
 static bool is_unset(const json_t *object, const char *key) {
     const json_t *value = json_object_get(object, key);
     return !value || json_is_null(value) || json_is_false(value) ||
@@ -65,7 +66,7 @@ static enum status read_integers(const struct place *place, const json_t *group,
         return refuse(place, "weights.num_bits", "is neither 4 nor 8, which are read");
     if (count < 1 || count > 8) return refuse(place, "weights.num_bits", "must be from 1 to 8");
     if (!is_unset(weights, "dynamic")) return refuse(place, "weights.dynamic", "the scales are not stored");
-    /* GPTQ's order of columns: "weight" (or "static") changes how codes are found, not how they are stored. */
+    /* GPTQ's order of columns: "weight" (or "static") affects the choice of codes, not their storage. */
     if (!is_unset(weights, "actorder") && !stored_format_is(weights, "actorder", "weight") &&
         !stored_format_is(weights, "actorder", "static"))
         return refuse(place, "weights.actorder", "columns in another order are not read");
@@ -76,7 +77,7 @@ static enum status read_integers(const struct place *place, const json_t *group,
     return read_strategy(place, weights, &out->block);
 }
 
-/* What is next to the groups. Names and versions change nothing; plain_layers reads `ignore`. */
+/* Checks the keys next to the groups. Names and versions have no effect; plain_layers reads `ignore`. */
 static enum status check_compressed(const char *file, const json_t *object) {
     static const char *const read[] = {
         "config_groups",       "format",  "global_compression_ratio", "ignore",     "quant_method",
@@ -102,7 +103,7 @@ static enum status read_group(const struct place *place, const json_t *object, c
                               struct stored_format *out) {
     const char *all = json_string_value(json_object_get(object, "format"));
     if (!json_is_object(group)) return refuse(place, "", "must be an object");
-    /* Fields that would change what the numbers are, or what is computed with them. */
+    /* Fields that would change the values or the computation. */
     TRY(require_nothing(place, group, "input_activations", "activations are rounded too"));
     TRY(require_nothing(place, group, "output_activations", "activations are rounded too"));
     if (!is_unset(group, "format") && !stored_format_is(group, "format", all))
@@ -148,12 +149,12 @@ enum status compressed_read_config(const char *file, const json_t *object, struc
 
 enum { NAME_BYTES = 512, WORD_BYTES = 4, SIGN = 0x80 };
 
-/* Where a weight lies; `zeros` NULL: it is symmetric. */
+/* The storage of a weight; `zeros` NULL: it is symmetric. */
 struct stored_integers {
     const struct safetensors_tensor *codes, *scales, *zeros, *shape;
     bool packed; /* codes and zeros in words */
     struct weight_layout layout;
-    int64_t across; /* blocks of a row; 0: one block is all */
+    int64_t across; /* blocks of a row; 0: one block for the whole tensor */
 };
 
 static const char *name_of(const struct tensor *parameter, const char *suffix, char name[NAME_BYTES]) {
@@ -169,7 +170,7 @@ static int64_t code_bits(const struct weight_layout *layout) {
     return layout->format == WEIGHT_W4A16 || layout->format == WEIGHT_W4A16_ASYM ? 4 : 8;
 }
 
-/* That hold so many codes. */
+/* The number of words for so many codes. */
 static int64_t words_of(const struct weight_layout *layout, int64_t codes) {
     return divided_up(codes * code_bits(layout), 8 * WORD_BYTES);
 }
@@ -202,7 +203,7 @@ static enum status find_all(const struct safetensors *set, const struct tensor *
     return STATUS_OK;
 }
 
-/* ROWS x COLUMNS, or COLUMNS numbers alone where rows is 0. */
+/* ROWS x COLUMNS, or a vector of COLUMNS if rows is 0. */
 static enum status check_dims(const struct safetensors_tensor *found, int64_t rows, int64_t columns) {
     char dims[SHAPE_TEXT];
     bool good = rows > 0 ? found->rank == 2 && found->dims[0] == rows && found->dims[1] == columns
@@ -244,7 +245,7 @@ enum status compressed_check(const struct safetensors *set, const struct tensor 
         if (all[i]) used[all[i] - set->tensors.items] = true;
     const struct weight_layout *layout = &of.layout;
     int64_t rows = of.across > 0 ? layout->rows : 0, across = of.across > 0 ? of.across : 1; /* of scales */
-    bool packed = of.packed && of.across > 0; /* one zero for all never is */
+    bool packed = of.packed && of.across > 0; /* a single zero for the tensor is never packed */
     TRY(check_integers(of.codes, of.packed, layout->rows,
                        of.packed ? words_of(layout, layout->columns) : layout->columns));
     if (of.scales->dtype == SAFETENSORS_F64 || !safetensors_can_convert(of.scales->dtype, DTYPE_F32))
@@ -254,13 +255,13 @@ enum status compressed_check(const struct safetensors *set, const struct tensor 
     return check_shape(set, &of);
 }
 
-/* Code `index` of words of codes, less what makes them unsigned. */
+/* Code `index` of words of codes, without the offset that makes them unsigned. */
 static int8_t packed_code(const unsigned char *words, int64_t bits, int64_t index) {
     if (bits == 8) return (int8_t)(words[index] ^ SIGN);
     return (int8_t)((index % 2 ? words[index / 2] >> 4 : words[index / 2] & 15) - 8);
 }
 
-/* What a piece has of a row's codes, which follow those of the row before without the rests of words. */
+/* Copies a piece's part of a row's codes. Rows follow each other without padding. */
 static void put_row(const struct weight_layout *layout, const unsigned char *words, int64_t row,
                     const struct weight_piece *piece) {
     int64_t per = 8 / code_bits(layout), first = row * layout->columns, begin;
@@ -325,8 +326,8 @@ static enum status read_scales(const struct safetensors *set, const struct store
     return STATUS_OK;
 }
 
-/* Packed along the rows: a word has the zeros of consecutive rows in one column. `words` begins with row `first_word`
- * of words. */
+/* Packed along the rows: a word has the zeros of consecutive rows in one column. `words` begins with word row
+ * `first_word`. */
 static void put_zeros(const struct stored_integers *of, const unsigned char *words, int64_t first_word, int64_t begin,
                       int64_t end, int8_t *out) {
     int64_t bits = code_bits(&of->layout), per_word = 8 * WORD_BYTES / bits;

@@ -4,20 +4,20 @@
 #include "base/terminal.h"
 #include "model/stored_format.h"
 
-/* Keys of every family that change nothing in training. */
+/* Keys of every family that have no effect on training. */
 const struct config_key config_common_keys[] = {
     KEY_ELSEWHERE("model_type"),
     KEY_ELSEWHERE("quantization_config"),
-    /* where the file comes from, and what else it was used for; auto_map: a program of the model's own */
+    /* origin and other uses of the file; auto_map: code of the model's own */
     KEYS_IGNORED("_name_or_path", "transformers_version", "transformers.js_config", "finetuning_task", "auto_map",
                  "unsloth_fixed", "unsloth_version", "task_specific_params", "problem_type", "id2label", "label2id",
                  "_num_labels", "num_labels"),
-    /* dtype of the stored weights: the files themselves say it */
+    /* dtype of the stored weights, which the files themselves give */
     KEYS_IGNORED("dtype", "torch_dtype", "use_bfloat16"),
     /* tokens: the tokenizer and generation decide on them */
     KEYS_IGNORED("bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id",
                  "tokenizer_class", "prefix"),
-    /* how transformers runs the model and what it returns; chunk_size_feed_forward: the same result in pieces */
+    /* how transformers runs the model, and its outputs; chunk_size_feed_forward: the same result in pieces */
     KEYS_IGNORED("_attn_implementation", "_attn_implementation_autoset", "attn_implementation", "_flash_attn_2_enabled",
                  "gradient_checkpointing", "use_cache", "output_attentions", "output_hidden_states", "output_past",
                  "return_dict", "torchscript", "tf_legacy_loss", "chunk_size_feed_forward"),
@@ -45,7 +45,7 @@ json_t *config_put(json_t *object, const char *key, json_t *value) {
     return NULL;
 }
 
-/* Number `index` of all functions' names, and whose it is. */
+/* Number `index` of all activation names, and its function. */
 static const char *activation_at(int index, enum activation *function) {
     for (int f = 0; f < ACTIVATION_COUNT; f++)
         for (int i = 0; activation_hub_name((enum activation)f, i); i++) {
@@ -144,7 +144,7 @@ static enum status read_key(const char *file, const json_t *object, const struct
     BUG("config key %s", key->name);
 }
 
-/* {"quant_method": "bitsandbytes", "load_in_4bit": true, ...}, as quantisers of many kinds write it. */
+/* {"quant_method": "bitsandbytes", "load_in_4bit": true, ...}, as many kinds of quantizers write it. */
 static enum status read_quantisation(const char *file, const json_t *object, struct model_config *out) {
     struct stored_format stored = {WEIGHT_PLAIN, 0};
     const json_t *found = json_present(object, "quantization_config");
@@ -165,8 +165,8 @@ enum status config_hint_quantised(enum status status) {
                                "the base of adapters");
 }
 
-/* Whether a setting that the family does not know asks for nothing: null, an empty list or object, all features of a
- * head rotated, full attention in all layers. Transformers refuses an empty list of layer types. */
+/* Whether the value of an unknown setting has no effect: null, an empty list or object, all features of a head rotated,
+ * full attention in all layers. An empty list of layer types is an error in transformers. */
 static bool is_neutral(const char *name, const json_t *value) {
     bool layers = strcmp(name, "layer_types") == 0;
     bool empty = (json_is_object(value) && json_object_size(value) == 0) ||
@@ -216,7 +216,7 @@ static const char *key_of(const struct config_key *keys, size_t offset, const ch
 
 #define KEY_OF(field) key_of(keys, CONFIG_FIELD(field), #field)
 
-/* Bytes of all parameters, their gradients and fp32 optimizer state, with space to spare, must fit 63 bits. */
+/* Bytes of all parameters, their gradients and fp32 optimizer state, with a margin, must fit 63 bits. */
 static bool bytes_countable(const struct model_config *config) {
     enum { BYTES_PER_PARAMETER = 64, MATRICES = 8 };
     int64_t width = config->heads * config->head_dim, layer, total, ends;
@@ -272,17 +272,17 @@ static json_t *written_value(const struct model_config *config, const struct con
 int64_t config_ffn(const struct model_config *config) {
     const struct model_ffn *rule = &config->family->ffn;
     if (config->ffn != 0) return config->ffn;
-    if (config->hidden > (int64_t)CONFIG_WIDTH_MAX) return config->hidden; /* refused later; must not overflow here */
+    if (config->hidden > (int64_t)CONFIG_WIDTH_MAX) return config->hidden; /* rejected later; must not overflow here */
     return (rule->numerator * config->hidden / rule->denominator + rule->multiple - 1) / rule->multiple *
            rule->multiple;
 }
 
 json_t *config_write_keys(const struct model_config *config, const struct config_key *keys) {
-    /* Special tokens are the tokenizer's business; without these transformers assumes those of the authors' own. */
+    /* Special tokens belong to the tokenizer. Without these keys, transformers assumes the authors' own. */
     json_t *object = json_pack("{s:s, s:n, s:n, s:n}", "model_type", config->family->name, "bos_token_id",
                                "eos_token_id", "pad_token_id");
     for (const struct config_key *key = keys; object && key->name; key++) {
-        if (key->use >= CONFIG_FIXED) continue; /* what need not be said */
+        if (key->use >= CONFIG_FIXED) continue; /* keys that may be omitted */
         object = config_put(object, key->name, written_value(config, key));
     }
     return object;
@@ -292,10 +292,10 @@ json_t *config_write_keys(const struct model_config *config, const struct config
 
 static const char full[] = "full_attention", sliding[] = "sliding_attention";
 
-/* transformers wants a number there also where no layer has a window. */
+/* transformers requires a number even if no layer has a window. */
 enum { UNUSED_WINDOW = 4096 };
 
-/* null: no window; missing: *window stays. */
+/* null: no window; missing: *window does not change. */
 static enum status read_size(const char *file, const json_t *object, int64_t *window) {
     if (json_is_null(json_object_get(object, "sliding_window"))) *window = 0;
     return json_read_int(file, object, "sliding_window", 1, (int64_t)CONFIG_CONTEXT_MAX, window);
@@ -353,7 +353,7 @@ static enum status read_listed_windows(const char *file, const json_t *object, i
 
 static enum status read_layer_windows(const char *file, const json_t *object, struct model_config *config) {
     bool used = false, listed;
-    int64_t first = 28; /* this and the window are what transformers assumes where the keys are missing */
+    int64_t first = 28; /* this and the window are transformers' defaults for missing keys */
     config->window = 4096;
     TRY(json_read_bool(file, object, "use_sliding_window", &used));
     TRY(read_size(file, object, &config->window));
@@ -410,8 +410,7 @@ json_t *config_write_layer_types(const struct model_config *config, json_t *obje
 json_t *config_write_windows(const struct model_config *config, enum config_windows windows, json_t *object) {
     switch (windows) {
     case CONFIG_WINDOWS_ALL: return write_window(config, object);
-    case CONFIG_WINDOWS_FROM_LAYER: /* releases of transformers before 4.53 read max_window_layers, later ones the list
-                                     */
+    case CONFIG_WINDOWS_FROM_LAYER: /* transformers before 4.53 reads max_window_layers, later releases read the list */
         return config_put(config_write_layer_types(config, object), "max_window_layers",
                           json_integer(first_windowed(config)));
     case CONFIG_WINDOWS_LISTED: return write_listed_windows(config, object);

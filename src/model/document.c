@@ -1,4 +1,4 @@
-/* Descriptions of a model: its shape, by which a file tells its own model from another; as JSON; docs/models.md. */
+/* Descriptions of a model: its shape, by which a file recognizes its own model; as JSON; docs/models.md. */
 
 #include "model/config.h"
 #include "model/weights.h"
@@ -31,7 +31,7 @@ json_t *model_shape_to_json(const struct model_config *config) {
     return NULL;
 }
 
-/* Words such as "layers 4 (here 6)", after those that are there. */
+/* Appends text such as "layers 4 (here 6)". */
 static void add_difference(const char *name, const json_t *theirs, const json_t *ours, char *text, size_t bytes) {
     char *there = json_dumps(theirs, JSON_ENCODE_ANY), *here = json_dumps(ours, JSON_ENCODE_ANY);
     size_t used = strlen(text);
@@ -55,7 +55,7 @@ enum status model_shape_check(const char *file, const json_t *shape, const struc
     return status_set(STATUS_BAD_INPUT, "%s: is for another model: %s", file, differences);
 }
 
-/* Files and bytes, and how many tensors have each dtype. */
+/* Files, bytes, and the number of tensors of each dtype. */
 static json_t *summarise_weights(const struct safetensors *weights) {
     json_t *dtypes = json_object();
     size_t bytes = 0;
@@ -141,7 +141,7 @@ static bool norms_heads(const struct graph *graph, int64_t hidden) {
     return false;
 }
 
-/* Of the MLP, or of experts. */
+/* Prints the kind of MLP, or of experts. */
 static void print_mlp(const struct graph *graph, FILE *out) {
     const struct node *expert = first_node(graph, &op_expert_mlp);
     const struct node *plain = first_node(graph, &op_activation), *gated = first_node(graph, &op_gated_activation);
@@ -188,7 +188,7 @@ static enum status print_family_row(const struct model_family *family, FILE *out
     return status;
 }
 
-/* "- WHAT: `a`, `b`" of the keys with that use; nothing when there are none. */
+/* "- WHAT: `a`, `b`" of the keys with that use; nothing if there are none. */
 static void print_keys(const char *what, const struct config_key *keys, enum config_use use, FILE *out) {
     bool any = false;
     for (; keys->name; keys++) {

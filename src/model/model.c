@@ -22,7 +22,7 @@ static bool is_model(const char *folder) {
     return model_folder_has(folder, "config.json") || model_folder_has(folder, adapter_config_name);
 }
 
-/* OWNER/NAME, where there is no directory of the owner's name that it could lie in. */
+/* Whether the text is OWNER/NAME and no directory has the owner's name. */
 static bool is_hub_name(const char *text) {
     size_t owner = strspn(text, name_letters), name = text[owner] == '/' ? strspn(text + owner + 1, name_letters) : 0;
     if (owner == 0 || name == 0 || text[owner + 1 + name] != '\0' || text[0] == '.') return false;
@@ -59,7 +59,7 @@ static enum status refuse_file(const char *given) {
     return status_hint(STATUS_BAD_INPUT, "give its directory, %.*s", length, name > given ? given : ".");
 }
 
-/* The last of step-00000100, step-00000200, … which are sorted; NULL where there is none. */
+/* The last of step-00000100, step-00000200, … which are sorted; NULL if there is none. */
 static char *newest_checkpoint(const char *run_folder) {
     struct names names = {0};
     char *folder = path_join(run_folder, "checkpoints"), *newest = NULL;
@@ -83,7 +83,7 @@ static enum status refuse_unfinished(const char *run_folder) {
     return STATUS_BAD_INPUT;
 }
 
-/* A downloaded model may lie below: snapshots/REVISION in the cache of the hub's own library. */
+/* A downloaded model may be in a subdirectory: snapshots/REVISION in the cache of the hub's own library. */
 static enum status refuse_folder(const char *given) {
     TRY(foreign_weights_refuse_folder(given));
     struct names names = {0};
@@ -170,7 +170,7 @@ enum status model_family_of(const char *file, const json_t *config, const struct
     return status == STATUS_BAD_INPUT && wraps ? refuse_wrapper(file, type) : status;
 }
 
-/* Hands out the model on success; frees it on failure. */
+/* Returns the model on success; frees it on failure. */
 static enum status keep_model(enum status status, struct model *model, struct model **out) {
     if (status == STATUS_OK)
         *out = model;
@@ -199,7 +199,7 @@ static enum status read_config(struct model *model, const char *file) {
 }
 
 static enum status open_into(struct model *model, const char *folder, bool outline) {
-    bool weights = true; /* in an outline, only where all their files are there */
+    bool weights = true; /* in an outline, only if all their files exist */
     model->folder = mem_string(folder);
     char *file = path_join(folder, "config.json");
     enum status status = STATUS_FAILED;
@@ -217,7 +217,7 @@ static enum status open_into(struct model *model, const char *folder, bool outli
     return STATUS_OK;
 }
 
-/* A model without adapters of its own. */
+/* Opens a model without adapters of its own. */
 static enum status open_plain(const char *folder, bool outline, struct model **out) {
     struct model *model = mem_array(1, sizeof *model);
     if (!model) return STATUS_FAILED;
@@ -295,7 +295,7 @@ void model_config_set_window(struct model_config *config, int64_t window) {
         config->windowed[layer] = window > 0;
 }
 
-/* The config is written and read back, so that a new model meets the same checks as one from a file. */
+/* Writes the config and reads it back, so that a new model passes the same checks as one from a file. */
 static enum status create_into(struct model *model, const struct model_config *config) {
     static const char file[] = "new model";
     if (config->heads > 0 && config->hidden % config->heads != 0) {
@@ -329,7 +329,7 @@ void model_free(struct model *model) {
     mem_free(model);
 }
 
-/* The bytes of the widest activation must be countable; the operators' shapes rest on it. */
+/* The bytes of the widest activation must be countable: the operators' shapes rely on it. */
 static enum status check_sizes(const struct model_config *config, int64_t sequences, int64_t length) {
     enum { BYTES_PER_VALUE = 8, PARTS = 3 };
     int64_t width = config->heads * config->head_dim * PARTS, gates = 2 * config->ffn, bytes;
@@ -423,13 +423,13 @@ static int64_t first_use(const struct graph *graph, const struct tensor *weight)
     return -1;
 }
 
-/* Weights of experts that one token takes: those of the first ones stand for them. */
+/* Counts the experts of one token: the first ones represent all. */
 static int64_t count_experts(const struct graph *graph, bool trained) {
     int64_t count = 0, tokens = graph->micro_batch_sequences * graph->sequence_length;
     for (size_t i = 0; i < graph->nodes.count; i++) {
         const struct node *node = graph->nodes.items[i];
         if (node->op->work != OP_WORK_EXPERT) continue;
-        /* both operators' attributes begin with these */
+        /* the attributes of both operators begin with these */
         const struct expert_attributes *attributes = NODE_ATTRIBUTES(node, expert_attributes);
         int matrices = node->op == &op_expert_glu ? 2 : 3;
         for (int k = 2; k < 2 + matrices && attributes->expert < attributes->slots / tokens; k++)

@@ -3,22 +3,22 @@
 
 #include <pcre2.h>
 
-/* A name is matched in at most so many steps of PCRE2. */
+/* Limit on PCRE2's steps to match a name. */
 enum { MATCH_STEPS = 1 << 20 };
 
 /* One entry of a list. */
 struct pattern {
     char *text;
     pcre2_code *code; /* NULL: `text` is the whole name */
-    bool ends;        /* a name that ends in `text` matches too */
+    bool ends;        /* a name that ends with `text` matches, too */
 };
 struct pattern_list {
     VEC(struct pattern) items;
 };
 
 struct plain_layers {
-    struct pattern_list left;      /* named as plain */
-    struct pattern_list quantised; /* what is not named here is plain too, where `has_targets` */
+    struct pattern_list left;      /* names of plain layers */
+    struct pattern_list quantised; /* layers without a match here are plain, too, if `has_targets` */
     bool has_targets;
     pcre2_general_context *memory;
     pcre2_match_context *limits;
@@ -49,12 +49,12 @@ void plain_layers_free(struct plain_layers *layers) {
 
 /* ---- reading ---- */
 
-/* Where an entry stands, for messages. */
+/* Position of an entry, for messages. */
 struct place {
     const char *file, *list;
 };
 
-/* `entry`: what the expression was made from, for messages. */
+/* `entry`: source of the expression, for messages. */
 static enum status compile(const struct plain_layers *layers, const struct place *place, const char *entry,
                            const char *expression, pcre2_code **out) {
     char message[128] = "";
@@ -71,7 +71,7 @@ static enum status compile(const struct plain_layers *layers, const struct place
                       place->file, place->list, entry, message);
 }
 
-/* compressed-tensors' match_name; its match by class has Linear alone here. */
+/* compressed-tensors' match_name; Linear is the only class here. */
 static enum status fill_compressed(const struct plain_layers *layers, const struct place *place, const char *text,
                                    struct pattern *out) {
     static const char mark[] = "re:";
@@ -80,7 +80,7 @@ static enum status fill_compressed(const struct plain_layers *layers, const stru
     return STATUS_OK;
 }
 
-/* transformers' should_convert_module: the expression ends where a module's name does. */
+/* transformers' should_convert_module: the expression ends at the end of a module's name. */
 static enum status fill_skipped(const struct plain_layers *layers, const struct place *place, const char *text,
                                 struct pattern *out) {
     AUTO_FREE char *expression = mem_format("(?:%s)(?:(?<=\\.)|(?=\\.|$))", text);
@@ -107,7 +107,7 @@ static enum status add_pattern(const struct plain_layers *layers, const struct p
     return status;
 }
 
-/* Adds a list of `from`, where there is one. */
+/* Adds a list of `from`, if there is one. */
 static enum status add_list(const struct plain_layers *layers, const struct place *place, const json_t *from,
                             fill_pattern *fill, struct pattern_list *out) {
     const json_t *list = json_object_get(from, place->list);
@@ -151,7 +151,7 @@ enum status plain_layers_read(const char *file, const json_t *object, struct pla
 
 /* ---- matching ---- */
 
-/* A match that takes too long is none: the weight is then found to be missing or of another kind. */
+/* A match that takes too long counts as none: the weight is then reported as missing or of another kind. */
 static bool matches(const struct plain_layers *layers, const struct pattern *pattern, const char *name, size_t length) {
     size_t own = strlen(pattern->text);
     if (pattern->ends && length >= own && memcmp(name + length - own, pattern->text, own) == 0) return true;

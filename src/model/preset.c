@@ -21,7 +21,7 @@
            VOCAB(50272, 2048) ", \"activation_function\": \"relu\", \"hidden_size\": " #hidden                         \
                               ", \"num_hidden_layers\": " #layers ", \"num_attention_heads\": " #heads more)
 
-/* `more` has what is not in each of them, each with a comma before it. */
+/* `more` has further keys, each with a comma before it. */
 #define DECODER(type, name, hub, hidden, ffn, layers, heads, kv_heads, vocab, context, epsilon, theta, more)           \
     PRESET(name, hub, type,                                                                                            \
            "\"hidden_act\": \"silu\", " SIZES(hidden, ffn, layers, heads, kv_heads) ", " VOCAB(                        \
@@ -36,7 +36,7 @@
            VOCAB(256000, 8192) ", " SIZES(hidden, ffn, layers, heads, kv_heads)                                        \
                HEAD_DIM(head_dim) ", \"query_pre_attn_scalar\": " #scalar)
 
-/* The text model; from 4B up the published one has a vision tower next to it. */
+/* The text model. From 4B up the published one also has a vision tower. */
 #define GEMMA3(name, hub, hidden, ffn, layers, heads, kv_heads, head_dim, scalar, vocab, context, window, more)        \
     PRESET(name, hub, "gemma3_text",                                                                                   \
            VOCAB(vocab, context) ", " SIZES(hidden, ffn, layers, heads, kv_heads)                                      \
@@ -46,7 +46,7 @@
 #define GRANITE(scores, logits)                                                                                        \
     ", \"attention_multiplier\": " #scores ", \"embedding_multiplier\": 12.0, \"residual_multiplier\": 0.22"           \
     ", \"logits_scaling\": " #logits
-/* Of Qwen3-MoE: experts, of which a token takes so many, and the width of each. */
+/* Qwen3-MoE: number of experts, experts per token, and the width of each. */
 #define EXPERTS(experts, each, width)                                                                                  \
     ", \"num_experts\": " #experts ", \"num_experts_per_tok\": " #each ", \"moe_intermediate_size\": " #width          \
     ", \"norm_topk_prob\": true"
@@ -160,7 +160,7 @@ const struct model_preset model_presets[] = {
             UNTIED WINDOW(2047)),
     DECODER("phi3", "phi-3-medium", "microsoft/Phi-3-medium-4k-instruct", 5120, 17920, 40, 40, 10, 32064, 4096, 1e-5, 1e4,
             UNTIED WINDOW(2047)),
-    /* Without longrope's factors, which no size depends on. */
+    /* Without longrope's factors, on which no size depends. */
     DECODER("phi3", "phi-3.5-mini", "microsoft/Phi-3.5-mini-instruct", 3072, 8192, 32, 32, 32, 32064, 131072, 1e-5, 1e4,
             UNTIED WINDOW(262144)),
     DECODER("phi3", "phi-4-mini", "microsoft/Phi-4-mini-instruct", 3072, 8192, 32, 24, 8, 200064, 131072, 1e-5, 1e4,

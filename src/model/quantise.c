@@ -8,34 +8,37 @@
 #include "ir/weight_format.h"
 #include "model/stored_format.h"
 
-/* The sections of a weight, a piece at a time. Next to a piece it holds the scales alone (a number for each block, the
- * mean of nf4's scales is of all of them) and, for each of OpenMP's threads, QUANTISER_PIECE numbers or a row of int8.
- * Pieces that follow each other read each number once. The same bytes with any number of threads and in any pieces.
- * What the source reads outlives it. Reading: BAD_INPUT for a number that is not finite; FAILED without memory or where
- * the source fails. */
+/* Computes the sections of a quantized weight piece by piece. Besides a piece it holds only:
+ * - the scales, a number for each block, since the mean of nf4's scales covers all of them;
+ * - for each OpenMP thread, QUANTISER_PIECE numbers or a row of int8.
+ *
+ * Consecutive pieces read each number once. The bytes do not depend on the number of threads or on the pieces. The
+ * source outlives it. Reading: BAD_INPUT for a number that is not finite; FAILED without memory or if the source
+ * fails. */
 enum { QUANTISER_PIECE = WEIGHT_GROUP_BLOCKS * 64 };
 
-/* A unit is what a thread makes at a time: a row of int8, else whole blocks, of nf4 those of one group of scales. */
+/* A unit is the work item of a thread: a row of int8, otherwise complete blocks; for nf4, those of one group of
+ * scales. */
 struct quantiser {
     struct weight_layout layout;
     struct number_source source;
     int64_t unit, units;
     unsigned char *made;   /* of each unit: whether its scales are in `scales` */
-    unsigned char *scales; /* of each block: mxfp4 its exponent, else an fp32 number, the largest magnitude */
+    unsigned char *scales; /* of each block: for mxfp4 its exponent, otherwise an fp32 number, the largest magnitude */
     int64_t scale_bytes;
     bool has_offset; /* nf4 */
     float offset;
 };
 
-/* What one thread works on. */
+/* Working memory of one thread. */
 struct unit {
     int64_t first, count; /* numbers */
     float *numbers;
-    uint8_t *codes;        /* one a byte; NULL: scales alone are wanted */
+    uint8_t *codes;        /* one per byte; NULL: only scales are wanted */
     unsigned char *packed; /* as they are stored */
 };
 
-/* Of finite numbers. */
+/* The numbers are finite. */
 WIDE_VECTORS static float largest_of(const float *numbers, int64_t count) {
     float largest = 0;
 #pragma omp simd reduction(max : largest)
@@ -44,7 +47,7 @@ WIDE_VECTORS static float largest_of(const float *numbers, int64_t count) {
     return largest;
 }
 
-/* Pairs of codes, the first one in the high bits or in the low ones; numbers after the last have the code `rest`. */
+/* Pairs of codes, the first in the high bits or in the low ones. Numbers after the last have the code `rest`. */
 static void write_pairs(const uint8_t *codes, int64_t count, bool high_first, uint8_t rest, unsigned char *out) {
     for (int64_t i = 0; i < count; i += 2) {
         uint8_t first = codes[i], second = i + 1 < count ? codes[i + 1] : rest;
@@ -56,7 +59,7 @@ static void write_pairs(const uint8_t *codes, int64_t count, bool high_first, ui
 
 enum { NF4_BLOCK = 64, NF4_ZERO = 7 };
 
-/* How many of the borders between neighbouring values are below each number. */
+/* How many of the borders between neighboring values are below each number. */
 WIDE_VECTORS static void nf4_codes(const float *numbers, int64_t count, uint8_t *codes) {
     int32_t below[NF4_BLOCK] = {0};
     for (int border = 0; border + 1 < WEIGHT_CODES; border++) {
@@ -68,7 +71,7 @@ WIDE_VECTORS static void nf4_codes(const float *numbers, int64_t count, uint8_t 
         codes[i] = (uint8_t)below[i];
 }
 
-/* What numbers are divided by at least. */
+/* Minimum divisor of numbers. */
 #define NF4_MIN 1e-38f
 
 static void nf4_block(const float *numbers, int64_t count, float largest, uint8_t *codes) {
@@ -91,7 +94,7 @@ static void nf4_unit(float *scales, const struct unit *unit) {
     if (unit->codes) write_pairs(unit->codes, unit->count, true, NF4_ZERO, unit->packed);
 }
 
-/* The nearest of the map's numbers, which ascend; half way between two the higher one. */
+/* The nearest of the map's ascending numbers; ties go to the higher one. */
 static uint8_t scale_code(float number) {
     int low = 0, high = WEIGHT_SCALES - 1;
     while (high - low > 1) {
@@ -104,7 +107,7 @@ static uint8_t scale_code(float number) {
     return (uint8_t)(number >= (weight_scale_map[low] + weight_scale_map[high]) * 0.5f ? high : low);
 }
 
-/* Of all scales, in their order. */
+/* Over all scales, in their order. */
 static void find_offset(struct quantiser *work) {
     const float *largest = (const float *)(const void *)work->scales;
     double sum = 0;
@@ -114,7 +117,7 @@ static void find_offset(struct quantiser *work) {
     work->has_offset = true;
 }
 
-/* Of one group: what the piece has of its scales in 8 bits, and its own. */
+/* Writes one group: the piece's part of its 8-bit scales, and its own scale. */
 static void put_group(const struct quantiser *work, int64_t number, const struct weight_piece *piece) {
     const struct weight_layout *layout = &work->layout;
     int64_t first = number * WEIGHT_GROUP_BLOCKS, left = layout->scales - first;
@@ -165,7 +168,7 @@ static void int8_row(float *scale, const struct unit *unit) {
 
 enum { MXFP4_BLOCK = 32, MXFP4_EXPONENT = 2, EXPONENT_BIAS = 127 };
 
-/* To the nearest of the magnitudes 0, 1/2, 1, 3/2, 2, 3, 4, 6, ties to the even code. */
+/* To the nearest of the magnitudes 0, 1/2, 1, 3/2, 2, 3, 4, 6; ties to the even code. */
 static uint8_t mxfp4_code(float number) {
     float size = fabsf(number);
     uint8_t code = size > 0.25f;
@@ -190,7 +193,7 @@ static void mxfp4_unit(unsigned char *scales, const struct unit *unit) {
 
 static int64_t codes_per_byte(const struct weight_layout *layout) { return layout->format == WEIGHT_INT8 ? 1 : 2; }
 
-/* Makes unit `number`: its scales, and what the piece has of its codes. */
+/* Computes unit `number`: its scales, and the piece's part of its codes. */
 static enum status make_unit(struct quantiser *work, int64_t number, const struct weight_piece *piece,
                              const struct unit *buffers) {
     const struct weight_layout *layout = &work->layout;
@@ -214,7 +217,7 @@ static enum status make_unit(struct quantiser *work, int64_t number, const struc
     return STATUS_OK;
 }
 
-/* Units [first, end): with `piece` all of them and their codes, else those whose scales are not there yet. */
+/* Computes units [first, end): with `piece` all of them with their codes, otherwise those without scales. */
 static enum status make_units(struct quantiser *work, int64_t first, int64_t end, const struct weight_piece *piece) {
     struct status_copy failure = {.status = STATUS_OK}; /* of any thread */
     size_t threads = (size_t)omp_get_max_threads(), unit = (size_t)work->unit;
@@ -325,7 +328,7 @@ enum status weight_target_fill(const struct weight_target *target, const struct 
     return STATUS_OK;
 }
 
-/* `whole` is a source of what quantized_weight_whole says. */
+/* `whole` is a source of the weight that quantized_weight_whole describes. */
 static enum status fill_own(const struct weight_target *target, const struct weight_source *whole) {
     struct weight_part_reader *reader;
     if (!target->tensor->part) return weight_target_fill(target, whole);
@@ -346,7 +349,7 @@ enum status quantized_weight_quantise(const struct weight_target *target, const 
     return status;
 }
 
-/* A weight, and the files that have it. */
+/* A weight, and its files. */
 struct stored_weight {
     const struct safetensors *set;
     struct tensor whole;

@@ -3,7 +3,7 @@
 #include "base/json.h"
 #include "model/config.h"
 
-/* Which settings each type takes, as transformers' modeling_rope_utils has it: a bit for each type. */
+/* The settings of each type, as in transformers' modeling_rope_utils: a bit for each type. */
 enum { FOR_DEFAULT = 1, FOR_LINEAR = 2, FOR_LLAMA3 = 4, FOR_YARN = 8, FOR_LONGROPE = 16, FOR_ALL = 31 };
 
 static const struct {
@@ -21,7 +21,7 @@ static const struct setting {
     const char *name;
     unsigned types;
     bool required;
-    bool is_int;   /* written as an integer, which transformers wants there */
+    bool is_int;   /* written as an integer, which transformers requires */
     size_t offset; /* in struct rope_table_attributes */
     double min, max;
 } settings[] = {
@@ -40,11 +40,11 @@ static const struct setting {
     {"mscale_all_dim", FOR_YARN, false, false, ROPE_FIELD(mscale_all_dim), 1e-6, 1e6},
 };
 enum { SETTINGS = sizeof settings / sizeof *settings };
-/* Those that are no numbers. */
+/* Settings that are not numbers. */
 static const char truncate_name[] = "truncate", short_name[] = "short_factor", long_name[] = "long_factor",
                   partial_name[] = "partial_rotary_factor";
 
-/* "rope_type" or, in older files, "type"; both are the same when both are there. */
+/* "rope_type" or, in older files, "type". If both are there they must be equal. */
 static enum status read_type(const char *file, const json_t *object, int *out) {
     const char *newer = NULL, *older = NULL;
     TRY(json_read_string(file, object, "rope_type", &newer));
@@ -90,7 +90,7 @@ static enum status check_names(const char *file, const json_t *object, int type)
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)object, name, value) {
         if (is_known(name, types[type].bit) || json_is_null(value)) continue;
-        if (strcmp(name, "finetuned") == 0 && (types[type].bit & FOR_YARN)) continue; /* YaRN's own note on a model */
+        if (strcmp(name, "finetuned") == 0 && (types[type].bit & FOR_YARN)) continue; /* YaRN's own note */
         return status_set(STATUS_BAD_INPUT, "%s: %.100s: unknown setting for rope_type %s", file, name,
                           types[type].name);
     }
@@ -116,7 +116,7 @@ static enum status read_list(const char *file, const json_t *object, const char 
                           json_array_size(list), ROPE_FACTORS_MAX);
     *count = (int64_t)json_array_size(list);
     for (int64_t i = 0; i < *count; i++) {
-        double value = json_number_value(json_array_get(list, (size_t)i)); /* 0: no number */
+        double value = json_number_value(json_array_get(list, (size_t)i)); /* 0: not a number */
         if (!(value >= 1e-6 && value <= 1e9))
             return status_set(STATUS_BAD_INPUT, "%s: %s: entry %lld must be a number above 0", file, name,
                               (long long)i);
@@ -158,13 +158,13 @@ static enum status read_scaling(const char *file, const json_t *object, struct r
     return STATUS_OK;
 }
 
-/* Transformers takes an empty object as none. */
+/* transformers treats an empty object as missing. */
 static const json_t *given(const json_t *object, const char *key) {
     const json_t *value = json_present(object, key);
     return json_is_object(value) && json_object_size(value) == 0 ? NULL : value;
 }
 
-/* Files of transformers 5 that older releases are to read too have both. */
+/* Files of transformers 5 that older releases also read have both. */
 static enum status refuse_unequal(const char *file, const json_t *object) {
     const json_t *parameters = given(object, "rope_parameters"), *scaling = given(object, "rope_scaling");
     if (!parameters || !scaling || json_equal(parameters, scaling)) return STATUS_OK;
@@ -172,7 +172,7 @@ static enum status refuse_unequal(const char *file, const json_t *object) {
                       file);
 }
 
-/* What stands at a place of the file, whose name for messages is taken over. */
+/* Reads the scaling at a place of the file. The place's name, for messages, is taken over. */
 static enum status read_scaling_at(char *place, const json_t *found, struct rope_table_attributes *rope) {
     if (!place) return STATUS_FAILED;
     enum status status = json_is_object(found) ? read_scaling(place, found, rope)
@@ -195,7 +195,7 @@ enum status config_read_rope(const char *file, const json_t *object, struct rope
     return STATUS_OK;
 }
 
-/* rope_parameters[name], where it is there. */
+/* rope_parameters[name], if it exists. */
 static enum status read_type_of_layers(const char *file, const json_t *parameters, const char *name,
                                        struct rope_table_attributes *rope) {
     const json_t *found = json_present(parameters, name);
@@ -241,7 +241,7 @@ static json_t *list_value(const float *values, int64_t count) {
     return json_unless(failed, list);
 }
 
-/* Of the given type alone; what is 0 was not given. */
+/* Only for the given type; 0 means not given. */
 static json_t *scaling_value(const struct rope_table_attributes *rope, int type) {
     json_t *scaling = config_put(json_object(), "rope_type", json_string(types[type].name));
     for (int i = 1; i < SETTINGS; i++) {

@@ -13,7 +13,7 @@ static const char convert_hint[] =
 static const struct format {
     const char *what;
     const char *suffixes;  /* of names, separated by blanks */
-    const char *begins[2]; /* first bytes of files; NULL: others cannot be told apart by them */
+    const char *begins[2]; /* first bytes of files; NULL: they do not identify the format */
     const char *hint;
 } formats[] = {
     {"is GGUF, llama.cpp's format, mostly of quantised weights",
@@ -63,7 +63,7 @@ static enum status refuse(const char *path, const struct format *format) {
     return status_hint(status_set(STATUS_BAD_INPUT, "%s: %s", path, format->what), "%s", format->hint);
 }
 
-/* BAD_INPUT with a hint where the file begins with the bytes of such a format; else OK. `path` is for the message. */
+/* BAD_INPUT with a hint if the file begins with the bytes of such a format; otherwise OK. `path` is for the message. */
 static enum status foreign_weights_refuse_content(const char *path, const struct file_input *file) {
     unsigned char first[FIRST_BYTES];
     size_t bytes = file->bytes < sizeof first ? file->bytes : sizeof first;
@@ -92,9 +92,9 @@ enum status foreign_weights_refuse_folder(const char *folder) {
     return status;
 }
 
-enum { LENGTH_BYTES = 8, HEADER_LIMIT_BYTES = 100000000 }; /* the limit is the safetensors library's */
+enum { LENGTH_BYTES = 8, HEADER_LIMIT_BYTES = 100000000 }; /* the safetensors library's limit */
 
-/* A tensor of this file together with its place in it. */
+/* A tensor of this file and its place in the file. */
 struct entry {
     struct safetensors_tensor tensor;
     size_t begin, end; /* bytes from the data's first */
@@ -103,7 +103,7 @@ struct entry {
 struct reader {
     struct safetensors *set;
     const char *file;
-    size_t data_offset; /* of what is after the header */
+    size_t data_offset; /* size of the data after the header */
     size_t data_bytes;
     VEC(struct entry) entries;
 };
@@ -201,7 +201,7 @@ static int compare_places(const void *a, const void *b) {
     return strcmp(x->tensor.name, y->tensor.name);
 }
 
-/* Each tensor must begin where the one before it ended, and the last end where the file does. */
+/* Each tensor must begin at the end of the one before, and the last must end at the end of the file. */
 static enum status check_cover(const struct reader *reader) {
     size_t covered = 0;
     for (size_t i = 0; i < reader->entries.count; i++) {
@@ -345,7 +345,7 @@ void safetensors_close(struct safetensors *set) {
     mem_free(set);
 }
 
-/* An index must not lead out of its directory. */
+/* An index must not refer to files outside its directory. */
 static bool plain_file_name(const char *name) {
     return name[0] != '\0' && !strchr(name, '/') && !strchr(name, '\\') && strcmp(name, ".") != 0 &&
            strcmp(name, "..") != 0;
@@ -365,7 +365,7 @@ static enum status collect_shards(const char *index, json_t *weight_map, json_t 
     return STATUS_OK;
 }
 
-/* The index and the files' own headers must say the same. The set's tensors are sorted. */
+/* The index and the files' own headers must agree. The set's tensors are sorted. */
 static enum status check_index(const char *index, json_t *weight_map, const struct safetensors *set) {
     const char *name;
     json_t *value;
@@ -426,7 +426,7 @@ enum status safetensors_open_folder(const char *folder, struct safetensors **out
         "weights in other formats can be saved again with transformers: model.save_pretrained(directory)");
 }
 
-/* Whether the directory holds every shard that the index names. Opening the weights refuses bad names. */
+/* Whether the directory holds every shard of the index. Opening the weights rejects bad names. */
 static bool has_shards(const char *folder, const json_t *weight_map) {
     const char *tensor;
     json_t *shard;
@@ -463,7 +463,7 @@ static enum status check_stack(const struct safetensors_tensor *whole, const str
                               safetensors_print_dims(whole, dims), (long long)count);
 }
 
-/* The part, to be sorted in later. */
+/* Adds the part; the list is sorted later. */
 static enum status add_part(struct safetensors *set, const struct safetensors_tensor *whole,
                             const struct safetensors_part *part, struct safetensors_tensor *out) {
     TRY(check_stack(whole, &part->stack));
@@ -496,7 +496,7 @@ enum status safetensors_unstack(struct safetensors *set, const struct safetensor
     for (size_t i = 0; i < count && status == STATUS_OK; i++) {
         const struct safetensors_tensor *whole =
             parts[i].stack.index == 0 ? safetensors_find(set, parts[i].stack.name) : NULL;
-        if (whole) set->tensors.items[whole - set->tensors.items].file = NULL; /* it goes */
+        if (whole) set->tensors.items[whole - set->tensors.items].file = NULL; /* mark for removal */
     }
     for (size_t i = 0; i < before && status == STATUS_OK; i++)
         if (set->tensors.items[i].file) set->tensors.items[kept++] = set->tensors.items[i];

@@ -1,4 +1,4 @@
-/* Reads tensors, or runs of their elements, converted to another dtype, into memory or a store, by all threads. */
+/* Reads tensors, or runs of their elements, converted to another dtype, into memory or a store, with all threads. */
 
 #include "base/base.h"
 #include "base/folder.h"
@@ -25,8 +25,8 @@ enum safetensors_dtype safetensors_dtype_find(const char *name) {
 
 size_t safetensors_dtype_bits(enum safetensors_dtype dtype) { return dtypes[dtype].bits; }
 
-/* One loop for each pair of dtypes. Loads and stores go through memcpy, since nothing aligns the data in a file;
- * without `omp simd` -O2 would leave the loops scalar. */
+/* One loop for each pair of dtypes. Loads and stores go through memcpy, since data in a file is not aligned. Without
+ * `omp simd` -O2 would leave the loops scalar. */
 #define CONVERSION(name, from_type, to_type, converted)                                                                \
     WIDE_VECTORS static void name(const unsigned char *restrict in, size_t count, unsigned char *restrict out) {       \
         _Pragma("omp simd") for (size_t i = 0; i < count; i++) {                                                       \
@@ -48,7 +48,7 @@ CONVERSION(f64_to_bf16, double, uint16_t, bf16_from_float((float)value))
 static const struct conversion {
     enum safetensors_dtype from;
     enum dtype to;
-    void (*run)(const unsigned char *in, size_t count, unsigned char *out); /* NULL: the same bytes */
+    void (*run)(const unsigned char *in, size_t count, unsigned char *out); /* NULL: copies the bytes */
 } conversions[] = {
     {SAFETENSORS_F32, DTYPE_F32, NULL},         {SAFETENSORS_F32, DTYPE_BF16, f32_to_bf16},
     {SAFETENSORS_BF16, DTYPE_F32, bf16_to_f32}, {SAFETENSORS_BF16, DTYPE_BF16, NULL},
@@ -77,7 +77,7 @@ enum status safetensors_convert(const struct safetensors *set, const struct safe
     const struct conversion *conversion = find_conversion(tensor->dtype, to);
     BUG_IF(!conversion || first > tensor->elements || count > tensor->elements - first, "%s: impossible conversion",
            tensor->name);
-    /* Stays in the second level's cache between reading and converting. */
+    /* Stays in the second-level cache between reading and converting. */
     unsigned char buffer[128 << 10];
     size_t from_bytes = safetensors_dtype_bits(tensor->dtype) / 8, to_bytes = (size_t)dtype_bytes(to);
     if (!conversion->run) return safetensors_read(set, tensor, first * from_bytes, count * from_bytes, out);
@@ -108,12 +108,12 @@ enum status safetensors_equal(const struct safetensors *set, const struct safete
     return status;
 }
 
-/* --- by all threads --- */
+/* --- with all threads --- */
 
-/* Work is handed to threads in pieces of this many elements; pieces change nothing in the values. */
+/* Threads process pieces of this many elements. Values do not depend on the pieces. */
 enum { PIECE_ELEMENTS = BYTE_STORE_PIECE / 4 };
-/* Pieces that the disk reads ahead of those being converted: without it each thread would request little at a time and
- * wait for it. */
+/* Pieces that the disk reads ahead of the conversion. Without it each thread would request little at a time and wait
+ * for it. */
 enum { AHEAD = 16 };
 
 struct piece {
@@ -150,7 +150,7 @@ static int64_t element_bytes(const struct safetensors_load *load) {
     return (int64_t)safetensors_dtype_bits(load->tensor->dtype) / 8;
 }
 
-/* To its address, or by way of the buffer to its store. */
+/* Converts to its address, or through the buffer to its store. */
 static enum status convert(const struct piece *piece, void *buffer) {
     const struct safetensors_load *load = piece->load;
     int64_t element = dtype_bytes(load->dtype), done = (int64_t)(piece->first - load->first);
@@ -162,7 +162,7 @@ static enum status convert(const struct piece *piece, void *buffer) {
                               (int64_t)piece->count * element, buffer);
 }
 
-/* Has the system begin to read a piece from the disk, for a conversion that follows soon. */
+/* Starts reading a piece from the disk, for a conversion that follows soon. */
 static void expect(const struct piece *piece) {
     const struct safetensors_tensor *tensor = piece->load->tensor;
     size_t element = (size_t)element_bytes(piece->load);
@@ -170,7 +170,7 @@ static void expect(const struct piece *piece) {
                       piece->count * element);
 }
 
-/* A store takes one piece after the other. */
+/* A store receives one piece after the other. */
 static enum status put_all(const struct pieces *pieces) {
     AUTO_FREE void *buffer = mem_array(BYTE_STORE_PIECE, 1);
     TRY(buffer ? STATUS_OK : STATUS_FAILED);
@@ -221,7 +221,7 @@ enum status safetensors_load(const struct safetensors_load *loads, size_t count)
     return status;
 }
 
-/* What is nowhere in the file is zero. */
+/* Elements that are nowhere in the file are zero. */
 static enum status fill_zeros(const struct safetensors_load *load, int64_t done, int64_t elements) {
     static const char zeros[4096];
     int64_t element = dtype_bytes(load->dtype), bytes = elements * element;

@@ -6,12 +6,12 @@
 #include "ir/tensor.h"
 #include "model/safetensors.h"
 
-/* --- where everything lies in the file --- */
+/* --- layout of the file --- */
 
 struct layout {
-    const struct safetensors_item **sorted; /* in the order of their data, which follow each other */
+    const struct safetensors_item **sorted; /* in the order of their data, which is contiguous */
     size_t count;
-    char *head; /* the length, the JSON, and spaces up to a multiple of 8 */
+    char *head; /* the length, the JSON, and padding spaces to a multiple of 8 */
     uint64_t head_bytes, bytes;
 };
 
@@ -31,17 +31,17 @@ static const char *file_dtype(enum dtype dtype) {
     BUG("no safetensors dtype for %s", dtype_name(dtype));
 }
 
-/* All of an item's. */
+/* Bytes of the whole item. */
 static int64_t item_bytes(const struct safetensors_item *item) {
     return item->carried ? (int64_t)item->carried->bytes : shape_bytes(&item->shape);
 }
 
-/* Of one element. */
+/* Bits of one element. */
 static int64_t item_bits(const struct safetensors_item *item) {
     return item->carried ? (int64_t)safetensors_dtype_bits(item->carried->dtype) : 8 * dtype_bytes(item->shape.dtype);
 }
 
-/* Of the tensor in the file. */
+/* Name of the tensor in the file. */
 static const char *written_name(const struct safetensors_item *item) {
     return item->stack.name ? item->stack.name : item->name;
 }
@@ -62,7 +62,7 @@ static int compare_items(const void *a, const void *b) {
     return names != 0 || !x->stack.name ? names : (x->stack.index > y->stack.index) - (x->stack.index < y->stack.index);
 }
 
-/* Parts of a stack are all there, in their order. */
+/* All parts of a stack are there, in order. */
 static void check_stacks(const struct layout *layout) {
     for (size_t i = 0; i < layout->count; i++) {
         const struct tensor_stack *stack = &layout->sorted[i]->stack;
@@ -104,7 +104,7 @@ static json_t *make_header(const struct safetensors_item *const *sorted, size_t 
     int64_t begin = 0;
     int failed = !header;
     for (size_t i = 0; i < count && !failed; i++) {
-        bool first = !sorted[i]->stack.name || sorted[i]->stack.index == 0; /* it stands for its stack */
+        bool first = !sorted[i]->stack.name || sorted[i]->stack.index == 0; /* it represents its stack */
         failed = first && json_object_set_new(header, written_name(sorted[i]), item_info(sorted[i], begin)) != 0;
         begin += item_bytes(sorted[i]);
     }
@@ -145,8 +145,8 @@ static enum status layout_make(const struct safetensors_item *items, size_t coun
     return text ? set_head(out, text) : status_no_memory(0, "the header of a safetensors file");
 }
 
-/* FAILED, naming the item, where bytes of it, from `offset` on, hold a value that is not finite. What is carried is not
- * ours to judge. */
+/* FAILED, naming the item, if its bytes, from `offset` on, hold a value that is not finite. Carried tensors are not
+ * checked. */
 static enum status item_check_finite(const struct safetensors_item *item, const char *data, int64_t offset,
                                      size_t bytes) {
     if (item->carried) return STATUS_OK;
@@ -156,7 +156,7 @@ static enum status item_check_finite(const struct safetensors_item *item, const 
     return status_set(STATUS_FAILED, "%s: value %" PRId64 " is not finite", item->name, offset / element + found);
 }
 
-/* Bytes [offset, offset + bytes) of an item that has no data in memory. */
+/* Bytes [offset, offset + bytes) of an item without data in memory. */
 static enum status item_read(const struct safetensors_item *item, int64_t offset, int64_t bytes, void *out) {
     if (!item->carried) return item->store->read(item->store->payload, item->key, offset, bytes, out);
     return safetensors_read(item->carried_from, item->carried, (size_t)offset, (size_t)bytes, out);
@@ -178,8 +178,8 @@ struct stream {
     struct file_range range;
     XXH3_state_t *hash;
     char *buffer;              /* BYTE_STORE_PIECE bytes, of the file, or of an item without an address */
-    struct file_writer file;   /* that is written from whole items; */
-    struct file_input written; /* or that is read again, for its checksums */
+    struct file_writer file;   /* written from whole items; */
+    struct file_input written; /* or read again, for its checksums */
     struct file_sums *sums;
 };
 
@@ -200,17 +200,17 @@ static enum status stream_open(const struct safetensors_item *items, size_t coun
     return out->hash && out->buffer ? STATUS_OK : status_no_memory(BYTE_STORE_PIECE, "a pass over a safetensors file");
 }
 
-/* Of the file's head, where what is in the range ends. */
+/* End of the part of the file's head in the range. */
 static uint64_t stream_head_end(const struct stream *stream) {
     return stream->layout.head_bytes < stream->range.end ? stream->layout.head_bytes : stream->range.end;
 }
 
-/* What lies in the range of an item whose data begin at `place` of the file: bytes [begin, end) of it. */
+/* The part of an item in the range: bytes [begin, end) of it. The item's data begin at `place` of the file. */
 struct item_part {
     const struct safetensors_item *item;
     uint64_t place;
     int64_t begin, end;
-    bool hashed; /* all its bytes are, since it begins in the range */
+    bool hashed; /* all its bytes are hashed, since it begins in the range */
 };
 
 static enum status stream_each_part(struct stream *stream,
@@ -234,7 +234,7 @@ static enum status stream_each_part(struct stream *stream,
 
 /* --- a file, or a range of it, from whole items --- */
 
-/* Data are aligned to their elements, and so are ranges and pieces: no value lies in two. */
+/* Data, ranges and pieces are aligned to elements, so no value is split. */
 static void write_part(struct stream *stream, const struct item_part *part, const char *data, int64_t offset,
                        size_t bytes) {
     int64_t from = part->begin > offset ? part->begin : offset, to = offset + (int64_t)bytes;
@@ -246,8 +246,7 @@ static void write_part(struct stream *stream, const struct item_part *part, cons
     progress_add((int64_t)count);
 }
 
-/* Bytes from `offset` of the item on, in blocks that are still in the second-level cache when the writer copies what
- * was checked and hashed. */
+/* Bytes from `offset` of the item on, in blocks that stay in the second-level cache between check, hash and copy. */
 static void take_block(struct stream *stream, const struct item_part *part, const char *data, int64_t offset,
                        int64_t bytes) {
     for (int64_t at = 0; at < bytes && stream->file.status == STATUS_OK; at += BLOCK_BYTES) {
@@ -265,7 +264,8 @@ static void take_stored(struct stream *stream, const struct item_part *part, int
     }
 }
 
-/* What lies in the range of an item whose data begin at `place` of the file; and its hash, if it begins there. */
+/* Writes the part of an item in the range, and makes its hash if it begins there. The item's data begin at `place` of
+ * the file. */
 static enum status write_item(struct stream *stream, const struct item_part *part) {
     int64_t to = part->hashed ? item_bytes(part->item) : part->end;
     if (part->item->data)
@@ -305,11 +305,11 @@ enum status safetensors_write_range(const char *path, const struct safetensors_i
     return write_opened(path, sums, &stream);
 }
 
-/* --- a file of which each of several processes has runs of the tensors' elements --- */
+/* --- a file of which each process has runs of the tensors' elements --- */
 
 struct run_writer {
     struct file_writer file;
-    uint64_t at;  /* of the file, where the next byte goes */
+    uint64_t at;  /* place in the file of the next byte */
     char *buffer; /* BYTE_STORE_PIECE */
 };
 
@@ -328,7 +328,7 @@ static void write_at(struct run_writer *writer, uint64_t place, const char *data
     progress_add((int64_t)bytes);
 }
 
-/* Of a part, bytes from `at` on, which are not always side by side in the file. */
+/* Writes bytes of a part from `at` on, which may not be contiguous in the file. */
 static void write_run_part(struct run_writer *writer, const struct safetensors_item *item, uint64_t place, int64_t at,
                            int64_t bytes) {
     int64_t element = element_bytes(item), run;
@@ -340,7 +340,7 @@ static void write_run_part(struct run_writer *writer, const struct safetensors_i
     }
 }
 
-/* The bytes of an item, whose data begin at `place` of the file, that are in its run. */
+/* Writes the bytes of an item's run; its data begin at `place` of the file. */
 static void write_run(struct run_writer *writer, const struct safetensors_item *item, const struct safetensors_run *run,
                       uint64_t place) {
     int64_t begin = run->first * element_bytes(item), end = begin + run_bytes(item, run);
@@ -389,7 +389,7 @@ enum status safetensors_write_runs(const char *path, const struct safetensors_ru
 
 /* --- checksums --- */
 
-/* Bytes [from, to) of the file: those in the range go to the checksums, all to the hash where `hashed`. */
+/* Bytes [from, to) of the file: those in the range go to the checksums; all go to the hash if `hashed`. */
 static enum status take_bytes(struct stream *stream, uint64_t from, uint64_t to, bool hashed) {
     for (uint64_t at = from; at < to; at += BYTE_STORE_PIECE) {
         size_t count = (size_t)(to - at < BYTE_STORE_PIECE ? to - at : BYTE_STORE_PIECE);

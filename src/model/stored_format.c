@@ -10,18 +10,18 @@ enum part_kind {
     PART_CODES,
     PART_SCALES,
     PART_GROUPS,
-    PART_VALUES, /* what nf4's codes stand for */
-    PART_MAP,    /* what the bytes of its scales stand for */
+    PART_VALUES, /* values of nf4's codes */
+    PART_MAP,    /* values of its scale bytes */
     PART_STATE,  /* JSON */
-    PART_TAG     /* a byte: 0 for codes row by row */
+    PART_TAG     /* a byte: 0 for row-major codes */
 };
 enum { PARTS_MAX = 6, MX_BLOCK = 32, STATE_BYTES_MAX = 1 << 16, STATE_TEXT = 320, BLOCK_MIN = 32, BLOCK_MAX = 4096 };
 
-/* In place of "weight" at the end of a parameter's name, or `added` to other names. */
+/* Replaces "weight" at the end of a parameter's name, or adds `added` to other names. */
 struct part {
     const char *suffix;
     enum part_kind kind;
-    enum safetensors_dtype dtype; /* UNKNOWN: any, by its bytes */
+    enum safetensors_dtype dtype; /* UNKNOWN: any dtype of that size */
     const char *added;
 };
 static const struct part parts[WEIGHT_FORMAT_COUNT][PARTS_MAX] = {
@@ -120,7 +120,7 @@ json_t *stored_format_write_config(enum weight_format format, bool experts) {
 
 enum { NAME_BYTES = 512 };
 
-/* Of a parameter or a stack of them. */
+/* Name of a tensor of a parameter or of a stack of them. */
 static const char *named(const char *weight, const struct part *part, char name[NAME_BYTES]) {
     size_t length = strlen(weight), end = strlen("weight");
     bool ends = length >= end && strcmp(weight + length - end, "weight") == 0;
@@ -146,7 +146,7 @@ enum status stored_weight_list_stacks(struct graph *graph, const struct tensor *
     return STATUS_OK;
 }
 
-/* Of a part's tensor; -1: not fixed. */
+/* Bytes of a part's tensor; -1: not fixed. */
 static int64_t part_bytes(const struct weight_layout *layout, enum part_kind kind) {
     switch (kind) {
     case PART_CODES: return layout->codes_bytes;
@@ -169,7 +169,7 @@ static enum status check_size(const struct safetensors_tensor *found, const stru
     return status_hint(STATUS_BAD_INPUT, "config.json asks for a tensor of %" PRId64 " bytes there", bytes);
 }
 
-/* A constant that must be the one that the format has. */
+/* A constant that must equal the format's. */
 static enum status check_constant(const struct safetensors *set, const struct safetensors_tensor *found,
                                   enum part_kind kind) {
     unsigned char bytes[sizeof weight_scale_map];
@@ -207,8 +207,8 @@ enum status stored_state_parse(const char *name, const char *text, size_t bytes,
                       name, weight_code_layout(code).block);
 }
 
-/* The JSON that bitsandbytes has next to a weight, for the caller to free, and what to call it in messages. NULL where
- * it cannot be read. */
+/* The JSON that bitsandbytes stores next to a weight, for the caller to free, and its name for messages. NULL if it
+ * cannot be read. */
 static char *read_state_text(const struct safetensors *set, const struct safetensors_tensor *found,
                              char name[2 * NAME_BYTES]) {
     char *text = mem_array(found->bytes + 1, 1);
@@ -225,7 +225,7 @@ static enum status read_state(const struct safetensors *set, const struct safete
     return text ? stored_state_parse(name, text, found->bytes, code, offset) : STATUS_FAILED;
 }
 
-/* bitsandbytes has blocks of powers of two numbers. */
+/* bitsandbytes' blocks have a power of two of numbers. */
 static enum status parse_block(const char *name, const char *text, size_t bytes, int64_t *out) {
     json_t *object;
     TRY(json_parse_object(name, text, bytes, &object));
@@ -269,7 +269,7 @@ enum status stored_weight_check(const struct safetensors *set, const struct tens
     return STATUS_OK;
 }
 
-/* What a piece has of a tensor whose first byte is byte `at` of the weight. */
+/* Reads a piece's part of a tensor whose first byte is byte `at` of the weight. */
 static enum status read_bytes(const struct safetensors *set, const struct safetensors_tensor *found, int64_t at,
                               const struct weight_piece *piece) {
     int64_t begin, bytes = weight_piece_overlap(piece, at, (int64_t)found->bytes, &begin);
@@ -314,8 +314,8 @@ enum status stored_weight_read(const struct safetensors *set, const struct tenso
 
 static int64_t multiple_above(int64_t value, int64_t of) { return (value + of - 1) / of * of; }
 
-/* As many characters for every number, since a file's header comes before the numbers are known; spaces make the bytes
- * of the weight's tensors those of a group. */
+/* Each number has the same width, since a file's header precedes the numbers. Spaces pad the weight's tensors to the
+ * bytes of a group. */
 static int64_t state_text(const struct weight_code *code, float offset, char text[STATE_TEXT]) {
     const struct weight_layout layout = weight_code_layout(code);
     int64_t others = layout.codes_bytes + layout.scales * layout.scale_bytes + layout.groups * (int64_t)sizeof(float);
@@ -334,7 +334,7 @@ static int64_t state_text(const struct weight_code *code, float offset, char tex
     return padded;
 }
 
-/* `stacked`: as gpt-oss has it. */
+/* `stacked`: in gpt-oss's form. */
 static struct shape part_shape(const struct weight_code *code, const struct part *part, bool stacked) {
     struct weight_layout layout = weight_code_layout(code);
     int64_t bytes = part_bytes(&layout, part->kind);

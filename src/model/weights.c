@@ -13,7 +13,7 @@
 
 static const char head_name[] = "lm_head.weight";
 
-/* Whether the token embedding goes by this prefix. */
+/* Whether the token embedding has this prefix. */
 static bool has_prefix(const struct model *model, const char *prefix) {
     size_t length = strlen(prefix);
     for (size_t i = 0; i < model->weights->tensors.count; i++) {
@@ -24,7 +24,7 @@ static bool has_prefix(const struct model *model, const char *prefix) {
     return false;
 }
 
-/* Sets model->prefix to what the files use. */
+/* Sets model->prefix to that of the files. */
 static void find_prefix(struct model *model) {
     const struct model_family *family = model->config.family;
     model->prefix = family->prefix;
@@ -32,7 +32,7 @@ static void find_prefix(struct model *model) {
     if (family->stored_prefix && has_prefix(model, family->stored_prefix)) model->prefix = family->stored_prefix;
 }
 
-/* Where the embedding is tied to the head and only the head is stored, as some files of OPT have it, takes that for the
+/* If the embedding is tied to the head and only the head is stored, as in some files of OPT, uses it as the
  * embedding. */
 static enum status take_head(struct model *model) {
     struct safetensors *weights = model->weights;
@@ -71,7 +71,7 @@ static bool is_buffer(const struct model *model, const char *name) {
     return false;
 }
 
-/* Where a parameter comes from. */
+/* Source of a parameter. */
 static const struct safetensors *source_of(const struct model *model, const struct tensor *parameter) {
     return adapter_owns(parameter->name) ? model->adapter_weights : model->weights;
 }
@@ -92,7 +92,8 @@ static enum status check_parameter(const struct safetensors_tensor *found, const
                               found->dtype_name);
 }
 
-/* A tensor that is no parameter: a known buffer, a tied head stored all the same, or refused. */
+/* A tensor that is no parameter must be a known buffer, or a tied head that is stored anyway. BAD_INPUT for any
+ * other. */
 static enum status check_extra(const struct model *model, const struct safetensors_tensor *found) {
     if (is_buffer(model, found->name) || weights_is_carried(model, found->name)) return STATUS_OK;
     if (model->config.tied && name_ends(found->name, head_name)) {
@@ -156,8 +157,8 @@ static enum status check_names(const struct model *model, const struct graph *gr
     return STATUS_OK;
 }
 
-/* Takes tensors apart that are several parameters (ir/tensor.h, stack). BAD_INPUT names one that has not as many. Fused
- * forms are of plain weights. */
+/* Splits tensors that are several parameters (ir/tensor.h, stack). BAD_INPUT names one with another number. Fused forms
+ * hold plain weights. */
 static enum status unstack(struct model *model, struct graph *graph) {
     AUTO_VEC struct safetensors_parts parts = {0};
     for (size_t i = 0; i < graph->tensors.count; i++) {
@@ -170,9 +171,9 @@ static enum status unstack(struct model *model, struct graph *graph) {
     return STATUS_OK;
 }
 
-/* The files must hold every parameter of the model's graph, in its shape and a dtype that can be converted, and nothing
- * else but known buffers and, when tied, an equal copy of the embedding as the head. BAD_INPUT names file and tensor.
- */
+/* The files must hold every parameter of the model's graph, in its shape and a convertible dtype. They may hold nothing
+ * else except known buffers and, if tied, an equal copy of the embedding as the head. BAD_INPUT names file and
+ * tensor. */
 static enum status check_all(struct model *model, struct graph *graph) {
     TRY(unstack(model, graph));
     if (!model->base_is_stored) TRY(refuse_quantised(model));
@@ -202,7 +203,7 @@ enum status weights_check_one(const struct model *model, const struct tensor *pa
                       set->tensors.count ? set->tensors.items[0].file : "adapter_model.safetensors", parameter->name);
 }
 
-/* FNV-1a, 64 bits: which random numbers a parameter gets depends on its name alone. */
+/* FNV-1a, 64 bits: a parameter's random numbers depend only on its name. */
 static uint64_t hash_name(const char *name) {
     uint64_t hash = 0xcbf29ce484222325u;
     for (; *name; name++)
@@ -218,10 +219,10 @@ struct initial {
     uint32_t key;
 };
 
-/* Adapters' A: uniform within 1 / sqrt(in), which is what He's initialisation with a = sqrt(5) comes to, as in peft; B:
- * zero, so that training starts at the base model. */
+/* Adapters' A: uniform within 1 / sqrt(in), which equals He's initialization with a = sqrt(5), as in peft. B: zero, so
+ * that training starts at the base model. */
 static struct initial initial_of(const struct model *model, uint64_t seed, const struct tensor *parameter) {
-    enum { INDEX_BITS = 40 }; /* of the counter; the hash's other bits stand above them */
+    enum { INDEX_BITS = 40 }; /* of the counter; the hash's other bits are above them */
     uint64_t hash = hash_name(parameter->name);
     struct initial initial = {.seed = seed, .first = (hash >> 32) << INDEX_BITS, .key = (uint32_t)hash};
     if (adapter_owns(parameter->name)) {
@@ -280,7 +281,7 @@ struct drawn_target {
     const struct weight_target *target;
 };
 
-/* What a piece has of the tensor. */
+/* Draws a piece's part of the tensor. */
 static enum status read_drawn_target(void *payload, const struct weight_piece *piece) {
     const struct drawn_target *drawn = payload;
     enum dtype dtype = drawn->target->dtype;
@@ -303,7 +304,7 @@ static enum status read_drawn(const void *payload, int64_t first, int64_t count,
     return STATUS_OK;
 }
 
-/* What goes to a store is drawn a piece at a time. */
+/* Draws values for a store one piece at a time. */
 static enum status initialise(const struct model *model, const struct weight_target *target, uint64_t seed) {
     bool quantized = is_quantized(target);
     const struct tensor whole = quantized ? quantized_weight_whole(target->tensor) : *target->tensor;
@@ -315,7 +316,7 @@ static enum status initialise(const struct model *model, const struct weight_tar
     return weight_target_fill(target, &(struct weight_source){read_drawn_target, &drawn});
 }
 
-/* ---- in formats of fewer bits ---- */
+/* ---- quantized formats ---- */
 
 enum status model_draw_quantized(const void *weights, const struct tensor *tensor, unsigned char *out) {
     const struct initial_weights *initial = weights;
@@ -344,9 +345,9 @@ static enum status load_quantized(const struct model *model, const struct weight
     return status == STATUS_OK ? STATUS_OK : status_prefix(status, "%s: %s", source->file, whole.name);
 }
 
-/* ---- of all formats ---- */
+/* ---- all formats ---- */
 
-/* The runs of the file's tensor that make up a target. */
+/* Adds the runs of the file's tensor that make up a target. */
 static enum status add_load(const struct model *model, const struct weight_target *target,
                             struct safetensors_loads *loads) {
     const struct safetensors *set = source_of(model, target->tensor);
@@ -379,7 +380,7 @@ enum status model_load_weights(const struct model *model, const struct weight_ta
     return STATUS_OK;
 }
 
-/* `set` NULL: there is nothing. */
+/* `set` NULL: adds nothing. */
 static enum status hash_set(const struct safetensors *set, int part, int parts, XXH3_state_t *state, void *buffer) {
     for (size_t i = 0; set && i < set->tensors.count; i++) {
         const struct safetensors_tensor *tensor = &set->tensors.items[i];

@@ -1,4 +1,4 @@
-/* Weight files and adapters of a model: what model_open checks and the rest of src/model asks for. */
+/* Weight files and adapters of a model, for model_open and the rest of src/model. */
 #pragma once
 
 #include "model/model.h"
@@ -8,20 +8,20 @@ enum status model_build_small_graph(const struct model *model, struct graph **ou
 /* Whether the directory has a file of this name. */
 bool model_folder_has(const char *folder, const char *name);
 /* Opens the weight files, and checks that they hold all parameters in their shapes and nothing else. Sets model->prefix
- * to what the files use. BAD_INPUT names file and tensor. */
+ * to that of the files. BAD_INPUT names file and tensor. */
 enum status weights_open(struct model *model, const char *folder);
-/* Whether a tensor of the files is next to a wrapper's text model. */
+/* Whether a tensor of the files belongs to a wrapper's other parts. */
 bool weights_is_carried(const struct model *model, const char *name);
-/* model->adapter_weights must hold this parameter, in its shape and a dtype that can be converted. */
+/* Requires this parameter in model->adapter_weights, in its shape and a convertible dtype. */
 enum status weights_check_one(const struct model *model, const struct tensor *parameter);
 
-/* Adapters in a model: the nodes that they add, what is frozen, where a model with adapters comes from. */
+/* Adapters in a model: the nodes that they add, the frozen parameters, and the origin of a model with adapters. */
 #define adapter_config_name "adapter_config.json"
 #define adapter_weights_name "adapter_model.safetensors"
 
-/* Marks what model_set_frozen and adapters leave frozen. */
+/* Freezes parameters by model_set_frozen and adapters. */
 enum status adapter_freeze(const struct model *model, struct graph *graph);
-/* The base model of the adapter whose adapter_config.json is `file`. BAD_INPUT where it is an adapter itself. */
+/* Opens the base model of the adapter whose adapter_config.json is `file`. BAD_INPUT if it is an adapter itself. */
 enum status model_open_base(const char *file, const char *given, struct model **out);
 /* Writes adapter_config.json to `path`, and adds it to the manifest unless that is NULL. */
 enum status adapter_write_settings(const struct model *model, const char *path, struct manifest *manifest);

@@ -21,7 +21,7 @@ enum status model_set_ends(struct model *model, const uint32_t *ids, size_t coun
     return failed ? status_no_memory(0, "the tokens that end a text") : STATUS_OK;
 }
 
-/* Without a file transformers takes the tokens that begin and fill a text from config.json. */
+/* If the file is missing, transformers takes the tokens that begin and pad a text from config.json. */
 static enum status read_config(const struct model *model, const char *name, json_t **out) {
     static const char *const keys[] = {"bos_token_id", "pad_token_id"};
     char *path = path_join(model_companion_folder(model, name), name);
@@ -38,7 +38,7 @@ static enum status read_config(const struct model *model, const char *name, json
     return *out ? STATUS_OK : status_no_memory(0, name);
 }
 
-/* Writes generation_config.json (`name`) with model->ends, which there are. */
+/* Writes generation_config.json (`name`) with model->ends, which must be set. */
 static enum status model_write_ends(const struct model *model, const char *folder, const char *name,
                                     struct manifest *manifest) {
     struct file_sums *sums;
@@ -46,12 +46,12 @@ static enum status model_write_ends(const struct model *model, const char *folde
     char *path = path_join(folder, name);
     enum status status = path ? read_config(model, name, &object) : STATUS_FAILED;
     if (status == STATUS_OK && json_object_set(object, ends_key, model->ends) != 0) status = status_no_memory(0, name);
-    if (status == STATUS_OK) (void)json_object_del(object, "_from_model_config"); /* it is more than that now */
+    if (status == STATUS_OK) (void)json_object_del(object, "_from_model_config"); /* it now has more than that */
     if (status == STATUS_OK) status = manifest_add_named(manifest, name, &sums);
     if (status == STATUS_OK) status = json_write_summed(path, object, sums);
     json_decref(object);
     mem_free(path);
-    return status == STATUS_OK ? STATUS_OK : STATUS_FAILED; /* the file was read at the start */
+    return status == STATUS_OK ? STATUS_OK : STATUS_FAILED; /* the file was readable at the start */
 }
 
 /* --- the directory --- */
@@ -59,8 +59,8 @@ static enum status model_write_ends(const struct model *model, const char *folde
 static const char config_name[] = "config.json", weights_name[] = "model.safetensors",
                   generation_name[] = "generation_config.json";
 
-/* The other files of a usable Hugging Face directory: tokenizer and chat templates, then settings of generation and of
- * how images become input, which stand alone. */
+/* The other files of a usable Hugging Face directory: first tokenizer and chat templates, then the independent settings
+ * of generation and image preprocessing. */
 static const char *const companions[] = {
     "tokenizer.json",
     "tokenizer_config.json",
@@ -94,14 +94,14 @@ static enum status check_empty(const char *folder) {
     return empty ? STATUS_OK : status_set(STATUS_FAILED, "%s: is not empty", folder);
 }
 
-/* Of what is not in a format of fewer bits. */
+/* The dtype of weights that are not quantized. */
 static const char *written_dtype(const struct weight_target *sources, int count) {
     for (int i = 0; i < count; i++)
         if (sources[i].tensor->kind == TENSOR_PARAMETER && sources[i].dtype == DTYPE_F32) return "float32";
     return "bfloat16";
 }
 
-/* The config as it was read, but for the dtype of the weights: "dtype" in newer files, "torch_dtype" in older ones,
+/* The config as it was read, except the dtype of the weights: "dtype" in newer files, "torch_dtype" in older ones,
  * which all releases read. */
 static enum status write_config(const struct model *model, const char *path, const char *dtype,
                                 struct manifest *manifest) {
@@ -126,7 +126,7 @@ static enum status copy_companion(const char *from_folder, const char *to_folder
     }
     mem_free(from);
     mem_free(to);
-    return status == STATUS_OK ? STATUS_OK : STATUS_FAILED; /* the inputs were accepted long ago */
+    return status == STATUS_OK ? STATUS_OK : STATUS_FAILED; /* the inputs were accepted earlier */
 }
 
 /* Chat templates by name: additional_chat_templates/NAME.jinja. */
@@ -151,7 +151,7 @@ done:
     return status == STATUS_OK ? STATUS_OK : STATUS_FAILED;
 }
 
-/* What a wrapper has besides its text model, as it was read. */
+/* Adds a wrapper's other parts, as they were read. */
 static size_t add_carried(const struct model *model, struct safetensors_item *items) {
     size_t count = 0;
     for (size_t i = 0; i < model->weights->tensors.count; i++) {
@@ -163,7 +163,7 @@ static size_t add_carried(const struct model *model, struct safetensors_item *it
     return count;
 }
 
-/* Without allocating, since memory may be what ran out. */
+/* Allocates nothing, since memory may have run out. */
 static void remove_file(const char *folder, const char *name) {
     char path[PATH_MAX];
     if (snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path) unlink(path);

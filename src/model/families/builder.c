@@ -11,7 +11,7 @@ struct tensor *build_input(struct builder *builder, const char *name) {
                         shape_make(DTYPE_I32, 2, graph->micro_batch_sequences, graph->sequence_length, 1));
 }
 
-/* The input "targets", the same for all callers; NULL where the purpose has none. */
+/* The input "targets", the same for all callers; NULL if the purpose has none. */
 static struct tensor *build_targets(struct builder *builder) {
     bool has_targets = builder->purpose != MODEL_LOGITS && builder->purpose != MODEL_DECODE;
     if (!builder->targets && has_targets) builder->targets = build_input(builder, "targets");
@@ -57,7 +57,7 @@ struct tensor *build_matrix(struct builder *builder, const char *name, int64_t r
     return matrix(builder, graph_format(builder->graph, "%s%s", builder->prefix, name), rows, columns);
 }
 
-/* The same of the present layer. */
+/* A matrix of the current layer. */
 static struct tensor *build_layer_matrix(struct builder *builder, const char *name, int64_t rows, int64_t columns) {
     return matrix(builder, build_layer_name(builder, name), rows, columns);
 }
@@ -100,7 +100,7 @@ void build_begin_layer(struct builder *builder) {
     graph_begin_block(builder->graph, graph_format(builder->graph, "layer %lld", (long long)builder->layer));
 }
 
-/* Of log-probabilities: the loss is theirs and the experts'. */
+/* Log-probability head: the loss is computed from it and the experts' balance. */
 static struct tensor *balanced_head(struct builder *builder, struct tensor *x, struct tensor *weight,
                                     struct tensor *targets) {
     struct graph *graph = builder->graph;
@@ -252,7 +252,7 @@ struct tensor *decoder_attention(struct builder *builder, struct decoder_heads h
                               has_bias, x);
 }
 
-/* With the names and biases of the layer's MLP or of another one, of so many inner features. */
+/* Uses the names and biases of the layer's MLP or of another one, with so many inner features. */
 static struct tensor *decoder_gated_mlp(struct builder *builder, const char *name, int64_t ffn, bool has_bias,
                                         struct tensor *normed, struct tensor *x) {
     struct graph *graph = builder->graph;
@@ -274,12 +274,12 @@ struct tensor *decoder_add(struct builder *builder, const char *name, struct ten
     return ops_add(builder->graph, build_node_name(builder, name), x, part);
 }
 
-/* x times a setting of the config, where it has the setting. */
+/* x times a setting of the config, if the config has it. */
 static struct tensor *scale_by(struct graph *graph, const char *name, struct tensor *x, double factor) {
     return factor == 0 || factor == 1 ? x : ops_scale(graph, name, x, factor);
 }
 
-/* The tables of rotary positions: of all layers, and of windowed layers where these have another. */
+/* Tables of rotary positions: of all layers, and of windowed layers if theirs differs. */
 struct rope_tables {
     struct tensor *global, *local;
 };
@@ -343,7 +343,7 @@ struct tensor *decoder_build(const struct model_config *config, const char *pref
     return build_head(&builder, scale_by(graph, "norm.scale", x, factor), embedding);
 }
 
-/* Which older releases stored with the weights. */
+/* Older releases stored these with the weights. */
 const char *const decoder_buffers[] = {"layers.#.self_attn.rotary_emb.inv_freq", NULL};
 
 void experts_set_defaults(struct model_config *config) {
@@ -360,8 +360,8 @@ const struct expert_names expert_names_mlp = {
     .down = "down_proj",
 };
 
-/* transformers 5 has the experts of a layer in two tensors: gate_up_proj [E,2F,C], of which each expert's gate comes
- * first, and down_proj [E,C,F]. save_pretrained(save_original_format=False) writes these. */
+/* transformers 5 has the experts of a layer in two tensors: gate_up_proj [E,2F,C], with each expert's gate first, and
+ * down_proj [E,C,F]. save_pretrained(save_original_format=False) writes these. */
 static void fuse(struct builder *builder, const char *name, int64_t expert, int64_t place, int64_t cuts,
                  struct tensor *weight) {
     const struct tensor_stack stack = {.name = build_layer_name(builder, name),

@@ -1,24 +1,24 @@
-/* What Gemma 2 and 3 share: norms by 1 + w before and after attention and MLP, an embedding times the root of the
- * width, scores by a setting of their own, soft caps. */
+/* Shared parts of Gemma 2 and 3: norms by 1 + w before and after attention and MLP, scaled embeddings, soft caps. The
+ * embedding is multiplied by the square root of the width, and scores have their own scale. */
 #include <math.h>
 
 #include "base/half.h"
 #include "base/json.h"
 #include "model/families/builder.h"
 
-/* Keys of both next to those of the sizes. */
+/* Keys of both families, in addition to the sizes. */
 #define GEMMA_KEYS                                                                                                     \
     KEY_ACTIVATION("hidden_activation", activation), KEYS_LISTED_WINDOWS, KEY_BOOL("attention_bias", attention_bias),  \
         KEY_OPTIONAL_SIZE("query_pre_attn_scalar", query_scalar, CONFIG_WIDTH_MAX),                                    \
         KEY_ELSEWHERE("final_logit_softcapping"), KEY_FIXED("use_bidirectional_attention", "false"),                   \
-        KEYS_IGNORED("hidden_act", "cache_implementation") /* transformers reads hidden_activation alone */
+        KEYS_IGNORED("hidden_act", "cache_implementation") /* transformers reads only hidden_activation */
 #define GEMMA_FAMILY                                                                                                   \
     .initial = gemma_initial, .embedding = "embed_tokens.weight", .buffers = decoder_buffers, .build = gemma_build,    \
     .layer = gemma_layer, .windows = CONFIG_WINDOWS_LISTED, .initial_deviation = decoder_initial_deviation
 
 static const char logits_softcap[] = "final_logit_softcapping";
 
-/* Of a new model; the scores' scalar is the head size (gemma_write_config). */
+/* Defaults of a new model. The scores' scalar is the head size (gemma_write_config). */
 static void gemma_set_defaults(struct model_config *config) {
     decoder_set_defaults(config);
     config->activation = ACTIVATION_GELU_TANH;
@@ -27,7 +27,7 @@ static void gemma_set_defaults(struct model_config *config) {
     config->window = 4096;
 }
 
-/* Where the key is missing, *out stays; null: 0. */
+/* If the key is missing, *out does not change; null: 0. */
 static enum status gemma_read_softcap(const char *file, const json_t *object, const char *key, double *out) {
     if (json_is_null(json_object_get(object, key))) *out = 0;
     return json_read_double(file, object, key, 1e-3, 1e9, out);
@@ -50,7 +50,7 @@ static struct tensor *gemma_layer(struct builder *builder, struct tensor *x, str
     return decoder_add(builder, "mlp.add", x, decoder_norm(builder, "post_feedforward_layernorm", part, hidden));
 }
 
-/* decoder_build with the embedding's multiple, which is rounded to the weights' dtype, as transformers has it. */
+/* decoder_build with the embedding's factor, which is rounded to the weights' dtype, as in transformers. */
 static struct tensor *gemma_build(const struct model_config *config, const char *prefix, enum model_purpose purpose,
                                   struct graph *graph) {
     struct model_config scaled = *config;
@@ -62,8 +62,8 @@ static struct tensor *gemma_build(const struct model_config *config, const char 
 static const char gemma_initial[] =
     "normal with deviation 0.02 (`initializer_range`); biases 0, norm weights 0 (norms multiply by 1 + weight)";
 
-/* Gemma 2 (Gemma Team, arXiv 2408.00118): windows in every other layer, soft caps of scores and logits, as
- * transformers' Gemma2ForCausalLM computes it. */
+/* Gemma 2 (Gemma Team, arXiv 2408.00118): windows in every other layer, soft caps of scores and logits, as in
+ * transformers' Gemma2ForCausalLM. */
 
 static const char scores_softcap[] = "attn_logit_softcapping";
 
@@ -77,7 +77,7 @@ static const struct config_key gemma2_keys[] = {
     {0},
 };
 
-enum { GEMMA2_HEAD_DIM = 256, GEMMA2_PATTERN = 2 }; /* what transformers assumes, whatever the hidden size */
+enum { GEMMA2_HEAD_DIM = 256, GEMMA2_PATTERN = 2 }; /* transformers' defaults, whatever the hidden size */
 
 static void gemma2_set_defaults(struct model_config *config) {
     gemma_set_defaults(config);
@@ -118,10 +118,10 @@ const struct model_family family_gemma2 = {
 };
 
 /* Gemma 3 (Gemma Team, arXiv 2503.19786), its text model: Gemma 2 without the cap of scores, with queries and keys
- * normalised by head, and rotary positions of their own in windowed layers, as transformers' Gemma3ForCausalLM computes
- * it; and the same next to a vision tower, as Gemma3ForConditionalGeneration has it. */
+ * normalized per head, and with separate rotary positions in windowed layers, as in transformers' Gemma3ForCausalLM.
+ * Also the same next to a vision tower, as in Gemma3ForConditionalGeneration. */
 
-/* What transformers assumes where keys are missing, and what the authors' files leave out. */
+/* transformers' defaults for missing keys, which the authors' files omit. */
 enum { GEMMA3_HEAD_DIM = 256, HEADS = 8, KV_HEADS = 4, VOCAB = 262208, CONTEXT = 131072, GEMMA3_PATTERN = 6 };
 static const double THETA = 1e6, LOCAL_THETA = 1e4;
 
@@ -193,12 +193,12 @@ const struct model_family family_gemma3_text = {
     .write_config = gemma3_write_config,
 };
 
-/* What the wrapper's config has besides the text model's. */
+/* Keys of the wrapper's config in addition to the text model's. */
 static const struct config_key wrapper_keys[] = {
     KEY_ARCHITECTURES("[\"Gemma3ForConditionalGeneration\"]"),
     KEY_ELSEWHERE("text_config"),
     KEY_FIXED("tie_word_embeddings", "true"),
-    /* but for the first of images, which the text model does not see */
+    /* except the first, these concern images, which the text model does not see */
     KEYS_IGNORED("initializer_range", "vision_config", "mm_tokens_per_image", "image_token_index", "boi_token_index",
                  "eoi_token_index"),
     {0},

@@ -1,11 +1,11 @@
-/* gpt-oss (OpenAI, arXiv 2508.10925): experts in place of the MLP whose gates are clamped, a sink in each head of
- * attention, windows in every second layer, as transformers' GptOssForCausalLM computes it. Files have the experts of a
- * layer as one tensor, in bf16 or in MXFP4; here each expert's part of it is a parameter (ir/tensor.h, stack). */
+/* gpt-oss (OpenAI, arXiv 2508.10925), as in transformers' GptOssForCausalLM: experts with clamped gates in place of the
+ * MLP, a sink in each head of attention, windows in every second layer. Files have the experts of a layer as one
+ * tensor, in bf16 or in MXFP4. Here each expert's part of it is a parameter (ir/tensor.h, stack). */
 
 #include "base/json.h"
 #include "model/families/builder.h"
 
-/* What transformers assumes where keys are missing. */
+/* transformers' defaults for missing keys. */
 enum { HEAD_DIM = 64, KV_HEADS = 8, EXPERTS = 128, EXPERTS_OF_TOKEN = 4, WINDOW = 128, PATTERN = 2 };
 static const double THETA = 150000, ALPHA = 1.702, LIMIT = 7, EPSILON = 1e-5;
 
@@ -19,7 +19,7 @@ static const struct config_key keys[] = {
     KEY_DOUBLE("swiglu_alpha", glu_alpha, 1e-6, 1e6),
     KEY_DOUBLE("swiglu_limit", glu_limit, 1e-6, 1e6),
     KEY_FIXED("hidden_act", "\"silu\""),
-    /* of the authors' own code: in rope_scaling, and as num_experts_per_tok, too */
+    /* for the authors' own code; also in rope_scaling, and as num_experts_per_tok */
     KEYS_IGNORED("initial_context_length", "experts_per_token"),
     {0},
 };
@@ -28,7 +28,8 @@ static void set_common(struct model_config *config) {
     decoder_set_defaults(config);
     config->norm_epsilon = EPSILON;
     config->attention_bias = true;
-    config->normalise_experts = true; /* a softmax over the chosen experts' logits is that over all by their sum */
+    config->normalise_experts = true; /* a softmax over the chosen experts' logits is the softmax over all,
+                                       * normalized */
     config->balance_coefficient = EXPERTS_BALANCE_COEFFICIENT;
     config->window = WINDOW;
     config->glu_alpha = ALPHA;
@@ -36,7 +37,7 @@ static void set_common(struct model_config *config) {
     config->rope.theta = THETA;
 }
 
-/* Where a config says nothing of rotary positions. */
+/* Defaults for a config without rotary settings. */
 static void set_rope(struct rope_table_attributes *rope) {
     rope->scaling = ROPE_SCALING_YARN;
     rope->factor = 32;
@@ -68,14 +69,14 @@ static enum status read_config(const char *file, const json_t *object, struct mo
     return decoder_read_positions(file, object, config);
 }
 
-/* A config that says nothing of scaling is read as YaRN's. */
+/* A config without scaling is read as YaRN's. */
 static json_t *write_config(const struct model_config *config) {
     json_t *object = decoder_write_config(config);
     if (config->rope.scaling != ROPE_SCALING_NONE) return object;
     return config_put(object, "rope_scaling", json_pack("{s:s}", "rope_type", "default"));
 }
 
-/* Sinks and the router's bias start as matrices do. */
+/* Sinks and the router's bias are initialized like matrices. */
 static double initial_deviation(const struct model_config *config, const struct tensor *parameter) {
     const char *name = parameter->name;
     if (name_ends(name, ".sinks") || name_ends(name, ".router.bias")) return config->initial_range;
@@ -83,7 +84,7 @@ static double initial_deviation(const struct model_config *config, const struct 
     return decoder_initial_deviation(config, parameter);
 }
 
-/* The present expert's part of the layer's tensor NAME; `d1` 0: a vector. */
+/* The current expert's part of the layer's tensor NAME; `d1` 0: a vector. */
 static struct tensor *part_of(struct builder *builder, int64_t expert, const char *name, int64_t d0, int64_t d1) {
     struct graph *graph = builder->graph;
     const char *own = graph_format(graph, "mlp.experts.%lld.%s", (long long)expert, name);

@@ -2,7 +2,7 @@
  * as transformers' GraniteForCausalLM computes it. */
 #include "model/families/builder.h"
 
-static const double MIN = 1e-9, MAX = 1e9; /* of a multiplier; 0 would leave nothing of what it multiplies */
+static const double MIN = 1e-9, MAX = 1e9; /* of a multiplier; 0 would zero its product */
 
 static const struct config_key keys[] = {
     KEY_ARCHITECTURES("[\"GraniteForCausalLM\", \"GraniteModel\"]"),
@@ -17,7 +17,7 @@ static const struct config_key keys[] = {
     {0},
 };
 
-/* As in the authors' models; the scores' multiplier is that of the head size. */
+/* As in the authors' models. The scores' multiplier follows from the head size. */
 static void set_defaults(struct model_config *config) {
     decoder_set_defaults(config);
     config->norm_epsilon = 1e-5;

@@ -10,7 +10,7 @@ static const struct config_key keys[] = {
     KEY_BOOL("mlp_bias", mlp_bias),
     KEY_FIXED("pretraining_tp", "1"),
     KEY_FIXED("rope_interleaved", "false"),
-    KEYS_IGNORED("is_llama_config", "max_sequence_length"), /* of some models' files; the context again */
+    KEYS_IGNORED("is_llama_config", "max_sequence_length"), /* in some models' files; repeats the context */
     {0},
 };
 

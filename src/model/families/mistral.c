@@ -10,7 +10,7 @@ static const struct config_key mistral_keys[] = {
     {0},
 };
 
-enum { WINDOW = 4096 }; /* of the authors' first model, and what transformers assumes where the key is missing */
+enum { WINDOW = 4096 }; /* of the authors' first model; transformers' default if the key is missing */
 
 static void mistral_set_assumed(struct model_config *config) {
     decoder_set_defaults(config);

@@ -28,12 +28,12 @@ static const struct config_key keys[] = {
     {0},
 };
 
-/* Rows of the table of positions that stand for none. */
+/* Rows of the position table that are no positions. */
 enum { FIRST_POSITION = 2 };
 
 static void set_defaults(struct model_config *config) {
     config->activation = ACTIVATION_RELU;
-    config->norm_epsilon = 1e-5; /* no setting of these models */
+    config->norm_epsilon = 1e-5; /* not configurable in these models */
     config->initial_range = 0.006;
     config->tied = true;
     config->attention_bias = true;
@@ -44,7 +44,7 @@ static void set_defaults(struct model_config *config) {
 static enum status read_config(const char *file, const json_t *object, struct model_config *config) {
     bool norm_before = true;
     set_defaults(config);
-    config->initial_range = 0.02; /* what transformers assumes where the key is missing */
+    config->initial_range = 0.02; /* transformers' default if the key is missing */
     TRY(config_read_keys(file, object, keys, config));
     TRY(config_complete(file, keys, config));
     TRY(json_read_bool(file, object, "do_layer_norm_before", &norm_before));
@@ -60,7 +60,7 @@ static json_t *write_config(const struct model_config *config) {
     return config_put(config_write_keys(&written, keys), "do_layer_norm_before", json_boolean(!config->norm_after));
 }
 
-/* Where the norm stands: before `part` of the layer, or after the residual sum. */
+/* Applies the norm before `part` of the layer, or after the residual sum. */
 static struct tensor *norm_before(struct builder *builder, const char *name, struct tensor *x) {
     return builder->config->norm_after ? x : build_layer_norm(builder, name, x);
 }
@@ -98,7 +98,7 @@ static struct tensor *mlp(struct builder *builder, struct tensor *x) {
     return norm_after(builder, "final_layer_norm", sum);
 }
 
-/* x as it is, or by NAME.weight [out,in] where the embedding is of another width than the layers. */
+/* x unchanged, or projected by NAME.weight [out,in] if the embedding's width differs from the layers'. */
 static struct tensor *project(struct builder *builder, const char *name, struct tensor *x, int64_t in, int64_t out) {
     if (in == out) return x;
     struct linear_sizes sizes = {.in = in, .out = out};

@@ -19,13 +19,13 @@ static const struct config_key keys[] = {
     KEY_ELSEWHERE(original_context),
     KEY_FIXED("full_attn_mod", "1"),
     KEY_FIXED("interpolate_factor", "1"),
-    KEYS_IGNORED("auto_map"), /* where the authors' own code is */
+    KEYS_IGNORED("auto_map"), /* path of the authors' own code */
     {0},
 };
 
 static void set_defaults(struct model_config *config) {
     decoder_set_defaults(config);
-    config->norm_epsilon = 1e-5; /* transformers assumes the same where the key is missing */
+    config->norm_epsilon = 1e-5; /* transformers' default if the key is missing */
     config->rope.partial = 1;
 }
 
@@ -34,7 +34,7 @@ static enum status read_config(const char *file, const json_t *object, struct mo
     TRY(decoder_read_sizes(file, object, config));
     TRY(config_read_partial_rope(file, object, &config->rope));
     TRY(config_read_rope(file, object, &config->rope));
-    /* What stands next to rope_scaling counts, not what is in it. */
+    /* The key next to rope_scaling counts, not the one in it. */
     TRY(json_read_int(file, object, original_context, 2, (int64_t)CONFIG_CONTEXT_MAX, &context));
     if (config->rope.scaling == ROPE_SCALING_LONGROPE) config->rope.original_context = (double)context;
     TRY(config_complete_rope(file, config, &config->rope));

@@ -34,8 +34,8 @@ const struct model_family family_qwen2 = {
     .windows = CONFIG_WINDOWS_FROM_LAYER,
 };
 
-/* Qwen1.5-MoE and Qwen2-MoE (Yang et al., arXiv 2407.10671): Qwen2 with experts in place of the MLP, and one next to
- * them that all tokens take by a gate of its own, as transformers' Qwen2MoeForCausalLM computes it. */
+/* Qwen1.5-MoE and Qwen2-MoE (Yang et al., arXiv 2407.10671): Qwen2 with experts in place of the MLP, and a shared
+ * expert for all tokens with its own gate, as in transformers' Qwen2MoeForCausalLM. */
 
 static const struct config_key qwen2_moe_keys[] = {
     KEY_ARCHITECTURES("[\"Qwen2MoeForCausalLM\", \"Qwen2MoeModel\"]"),
@@ -132,7 +132,7 @@ static void qwen3_moe_set_defaults(struct model_config *config) {
     config->rope.theta = 1e6;
 }
 
-/* Release 5 of transformers writes the number of experts by another name, and reads both. */
+/* transformers 5 writes the number of experts by another name, and reads both. */
 static enum status read_experts(const char *file, const json_t *object, struct model_config *config) {
     int64_t experts = 0, local = 0;
     TRY(json_read_int(file, object, "num_experts", 1, ROUTING_EXPERTS_MAX, &experts));

@@ -38,7 +38,7 @@ static void set_defaults(struct model_config *config) {
     skip_rope_every(config, INTERVAL);
 }
 
-/* The list counts, and the interval only where there is none. */
+/* The list has priority over the interval. */
 static enum status read_rope_layers(const char *file, const json_t *object, struct model_config *config) {
     int64_t interval = INTERVAL;
     TRY(json_read_int(file, object, "no_rope_layer_interval", 1, (int64_t)CONFIG_CONTEXT_MAX, &interval));
@@ -68,7 +68,7 @@ static enum status read_config(const char *file, const json_t *object, struct mo
     TRY(config_read_windows(file, object, CONFIG_WINDOWS_ALL, 0, config));
     if (!used) config->window = 0;
     TRY(config_read_layer_types(file, object, config, &listed));
-    /* Where no list says it, the windowed layers are those without positions. */
+    /* Without a list, the windowed layers are those without positions. */
     for (int64_t layer = 0; !listed && layer < config->layers; layer++)
         config->windowed[layer] = config->window > 0 && config->without_rope[layer];
     config_drop_unused_window(config);
