@@ -11,7 +11,7 @@ static enum status refuse_tokens(const struct component *component, int64_t toke
                        (long long)tokens - 1);
 }
 
-/* Of all there are. */
+/* Counts all tokens there are. */
 static enum status check_rows(const struct component *component, const struct dataset_options *options, int64_t tokens,
                               int64_t rows) {
     if (rows == 0) return refuse_tokens(component, tokens, options->sequence_tokens);
@@ -36,7 +36,7 @@ enum status component_require(const struct component *component, const struct da
             /* Each sequence takes one token more and shares it with the next. */
             rows = extent.tokens > 0 ? (extent.tokens - 1) / length : 0;
         }
-        /* The last part of the rows is for validation. More rows never leave fewer for training. */
+        /* The last rows are for validation. More rows never leave fewer for training. */
         out->held = component->packing.held_rows ? component->packing.held_rows : packing_held(rows, component->held);
         out->train = rows - out->held;
         if (extent.whole) return check_rows(component, options, extent.tokens, rows);
@@ -141,7 +141,7 @@ enum status component_fill_row(const struct component *component, const struct d
 /* The noun for examples in messages. */
 static const char *things(const struct dataset_options *options) { return options->pairs ? "pairs" : "examples"; }
 
-/* The percentage of the rows' places that hold an example's token. */
+/* The percentage of row positions that hold an example's token. */
 static void report_rows(const struct component *component, const struct dataset_options *options) {
     const struct packing *packing = &component->packing;
     double full = 100.0 * (double)packing->places / ((double)packing->rows * (double)options->sequence_tokens);

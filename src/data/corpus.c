@@ -19,20 +19,20 @@ struct part {
     struct token_cache *cache; /* of a text; NULL for a token file */
     struct file_input file;    /* a token file */
     uint64_t hash;             /* of its tokens */
-    struct token_view view;    /* of what is there */
-    int64_t first;             /* where it begins in the corpus */
+    struct token_view view;    /* of the available tokens */
+    int64_t first;             /* its begin in the corpus */
 };
 
 struct corpus {
     struct part *parts; /* in order, none empty */
     size_t part_count;
-    pthread_mutex_t lock; /* of what follows, and of views and places of the parts */
+    pthread_mutex_t lock; /* of the fields below, and of views and places of the parts */
     pthread_cond_t changed;
     bool busy;                  /* a thread makes tokens of part `whole_parts` */
     int waiting;                /* threads that wait for tokens */
     size_t whole_parts;         /* parts whose tokens are all made */
-    int64_t tokens;             /* that are there */
-    struct status_copy failure; /* to make tokens; OK: none */
+    int64_t tokens;             /* available ones */
+    struct status_copy failure; /* of tokenizing; OK: none */
 };
 
 static enum status open_token_file(const struct source *source, int64_t vocab_size, struct part *out) {
@@ -145,7 +145,7 @@ static void rest(const struct corpus *corpus) {
     if (!corpus->busy && is_missing(corpus, INT64_MAX)) token_cache_rest(corpus->parts[corpus->whole_parts].cache);
 }
 
-/* Each wave is larger than the one before, so that a reader of few tokens waits for few. Under the lock. */
+/* Each wave is larger than the one before, so readers of few tokens wait for few. Under the lock. */
 static void make_missing(struct corpus *corpus, int64_t tokens, struct tokenize_effort effort) {
     int64_t reported_ns = clock_now_ns();
     struct tokenize_effort wave = {effort.threads, effort.threads};
@@ -197,7 +197,7 @@ void corpus_rest(struct corpus *corpus) {
     pthread_mutex_unlock(&corpus->lock);
 }
 
-/* The part that holds a token which is there, by bisection. Under the lock. */
+/* Finds the part of an available token, by bisection. Under the lock. */
 static size_t find_part(const struct corpus *corpus, int64_t token) {
     size_t low = 0, high = corpus->whole_parts < corpus->part_count ? corpus->whole_parts + 1 : corpus->part_count;
     while (high - low > 1) {
@@ -210,7 +210,7 @@ static size_t find_part(const struct corpus *corpus, int64_t token) {
     return low;
 }
 
-/* Reads as many of the tokens as lie in one part; sets *count to their number. */
+/* Reads as many of the tokens as are in one part; sets *count to their number. */
 static enum status read_part(struct corpus *corpus, int64_t first, int64_t *count, int32_t *out) {
     pthread_mutex_lock(&corpus->lock);
     BUG_IF(first < 0 || *count < 0 || first > corpus->tokens - *count, "tokens %lld..+%lld of %lld", (long long)first,
@@ -232,7 +232,7 @@ enum status corpus_read(struct corpus *corpus, int64_t first, int64_t count, int
     return STATUS_OK;
 }
 
-/* 0: cannot be read. */
+/* 0: unreadable. */
 static uint64_t mix_part(const struct part *part, bool of_0_1_0, uint64_t hash) {
     uint64_t fields[3] = {part->hash};
     if (part->cache) {
@@ -283,7 +283,7 @@ void corpus_report_text(struct corpus *corpus, bool ended) {
         if (corpus->parts[i].cache) token_cache_report_text(corpus->parts[i].cache, ended);
 }
 
-/* Chunks of one corpus before the next corpus has its turn: each change starts with an empty cache of words. */
+/* Chunks of a corpus before the next corpus gets its turn: each change starts with an empty word cache. */
 enum { TURN_CHUNKS = 16 };
 
 struct tokenize_thread {
@@ -293,7 +293,7 @@ struct tokenize_thread {
     struct corpus *corpora[];
 };
 
-/* Whether the corpus is not at its end. */
+/* False if the corpus has ended. */
 static bool take_turn(struct tokenize_thread *thread, struct corpus *corpus) {
     for (int i = 0; i < TURN_CHUNKS; i++)
         if (atomic_load(&thread->stop) || !corpus_advance(corpus)) return false;
@@ -303,7 +303,7 @@ static bool take_turn(struct tokenize_thread *thread, struct corpus *corpus) {
 
 static void *tokenize_all(void *payload) {
     struct tokenize_thread *thread = payload;
-    (void)setpriority(PRIO_PROCESS, 0, 19); /* on Linux a thread's */
+    (void)setpriority(PRIO_PROCESS, 0, 19); /* on Linux, of the thread */
     for (bool more = true; more;) {
         more = false;
         for (size_t i = 0; i < thread->count; i++)

@@ -20,17 +20,17 @@ struct dataset {
     struct components components; /* of training data, then of validation data */
     size_t train_count;
     struct mixture mixture;           /* of training data */
-    VEC(struct row_range) row_ranges; /* of validation data, held out or not; once settled */
+    VEC(struct row_range) row_ranges; /* of validation data, held out or not; set once settled */
     int64_t rows[DATASET_SPLITS];     /* -1: not settled */
-    struct dataset_options options;   /* its paths are valid only while the dataset is opened */
-    struct tokenize_effort effort;    /* of those who wait for tokens */
+    struct dataset_options options;   /* its paths are valid only while the dataset is being opened */
+    struct tokenize_effort effort;    /* of threads that wait for tokens */
     struct tokenize_thread *thread;   /* NULL: none */
     int64_t sequences;                /* of examples */
     const double *references;         /* borrowed; by sequence */
     bool takes_template;              /* dataset_takes_template */
 };
 
-/* During training the arenas are there: see dataset_tokenize_beside. */
+/* Limits while the training arenas are allocated: see dataset_tokenize_beside. */
 enum { THREADS_BESIDE = 4, CHUNKS_BESIDE = 8 };
 
 static enum status check_options(const struct dataset_options *options) {
@@ -60,7 +60,7 @@ static enum status list_sources(struct dataset_options *options, struct sources 
     return STATUS_OK;
 }
 
-/* Pairs are trained on as such or not at all. */
+/* Pairs need DPO, and DPO needs pairs. */
 static enum status check_pairs(bool pairs, const struct sources *sources) {
     for (size_t i = 0; i < sources->count; i++) {
         const struct source *source = &sources->items[i];
@@ -76,7 +76,7 @@ static enum status check_pairs(bool pairs, const struct sources *sources) {
     return STATUS_OK;
 }
 
-/* The split's own components: none of validation where it is held out. */
+/* The split's own components; none for validation if it is held out. */
 static struct components own_components(const struct dataset *dataset, enum dataset_split split) {
     size_t first = split == DATASET_TRAIN ? 0 : dataset->train_count;
     size_t end = split == DATASET_TRAIN ? dataset->train_count : dataset->components.count;
@@ -110,8 +110,8 @@ enum status dataset_settle(struct dataset *dataset, enum dataset_split split) {
     return STATUS_OK;
 }
 
-/* Makes the first rows before anything is computed, so that bad data is found early: the first shuffle buffer of the
- * training rows, one row of the others. */
+/* Makes the first rows before anything is computed, to find bad data early: the first shuffle buffer of training rows,
+ * and one row of the others. */
 static enum status require_first_rows(const struct dataset *dataset) {
     struct component_rows rows;
     for (size_t i = 0; i < dataset->components.count; i++) {
@@ -121,7 +121,7 @@ static enum status require_first_rows(const struct dataset *dataset) {
     return STATUS_OK;
 }
 
-/* Without weights each component weighs what it holds, so that an epoch sees every row once. */
+/* Without weights, components are weighted by size, so that an epoch contains every row once. */
 static enum status mix_train(struct dataset *dataset) {
     size_t count = dataset->train_count;
     if (count == 0) return STATUS_OK;
@@ -129,7 +129,7 @@ static enum status mix_train(struct dataset *dataset) {
     if (!weights) return STATUS_FAILED;
     for (size_t i = 0; i < count; i++) {
         const struct component *component = &dataset->components.items[i];
-        struct component_rows rows = {.train = 1}; /* one by itself weighs anything */
+        struct component_rows rows = {.train = 1}; /* a single one may have any weight */
         if (component->weight == 0 && count > 1)
             TRY(component_require(component, &dataset->options, INT64_MAX, dataset->effort, &rows));
         weights[i] = component->weight > 0 ? component->weight : rows.train;
@@ -143,7 +143,7 @@ static bool is_whole(struct components components) {
     return true;
 }
 
-/* All that needs no tokens to be made. */
+/* Settles every split for which no tokens must be made. */
 static enum status settle_whole(struct dataset *dataset) {
     struct components train = own_components(dataset, DATASET_TRAIN), valid = own_components(dataset, DATASET_VALID);
     if (is_whole(train)) TRY(dataset_settle(dataset, DATASET_TRAIN));
@@ -191,7 +191,7 @@ enum status dataset_open(const struct dataset_options *options, struct dataset *
     dataset->takes_template = take_template(&sources[DATASET_TRAIN]);
     TRY_GOTO(status, open_all(dataset, sources), done);
     *out = dataset;
-    dataset = NULL; /* the caller's now */
+    dataset = NULL; /* the caller owns it now */
 done:
     sources_free(&sources[DATASET_TRAIN]);
     sources_free(&sources[DATASET_VALID]);
@@ -285,7 +285,7 @@ static uint64_t make_fingerprint(const struct dataset *dataset, bool of_0_1_0) {
     const struct dataset_options *options = &dataset->options;
     int64_t border = of_0_1_0 ? options->eos_token_of_0_1_0 : options->eos_token;
     bool packs = options->pack_examples && !options->pairs;
-    uint64_t packing = !packs ? 0 : options->hold_rows ? 1 : 2; /* 1: the rows of Ballast 0.1.0 */
+    uint64_t packing = !packs ? 0 : options->hold_rows ? 1 : 2; /* 1: rows as in Ballast 0.1.0 */
     uint64_t settings[5] = {(uint64_t)options->sequence_tokens, (uint64_t)(options->documents_apart ? border : -1),
                             packing, options->loss_on_all};
     memcpy(&settings[4], &options->valid_fraction, sizeof settings[4]);
@@ -326,7 +326,7 @@ enum status dataset_check_same(const struct dataset *dataset, struct comm *comm)
     return STATUS_OK;
 }
 
-/* Row `index` of a component; of a pair the sequence that comes at this position. */
+/* Fills row `index` of a component; for pairs, the sequence of this position. */
 static enum status fill_sequence(const struct dataset *dataset, const struct component *component, int64_t index,
                                  int64_t position, const struct row *row, double *reference, int64_t *counted) {
     int64_t sequence = index * together(dataset) + position % together(dataset);
@@ -393,7 +393,7 @@ enum status dataset_fill_rows(const struct dataset *dataset, enum dataset_split 
         double *reference = out->references ? out->references + i : NULL;
         int64_t here;
         TRY((split == DATASET_TRAIN ? fill_train_row : fill_valid_row)(dataset, position + i, &row, reference, &here));
-        /* A pair counts where it begins. */
+        /* A pair counts at its first sequence. */
         counted += !dataset->options.pairs ? here : (position + i) % 2 == 0 && here > 0;
     }
     *targets = counted;
@@ -402,7 +402,7 @@ enum status dataset_fill_rows(const struct dataset *dataset, enum dataset_split 
 
 int64_t dataset_sequences(const struct dataset *dataset) { return dataset->sequences; }
 
-/* The component that has a sequence of all. */
+/* The component of a sequence, counted over all. */
 static const struct component *find_component(const struct dataset *dataset, int64_t sequence) {
     for (size_t i = 0; i < dataset->components.count; i++) {
         const struct component *component = &dataset->components.items[i];

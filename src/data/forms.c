@@ -7,14 +7,14 @@
 #include "base/text.h"
 #include "text/chat/template.h"
 
-/* Lists of keys, with blanks between them. */
+/* Lists of keys, separated by spaces. */
 
-/* Of rows: keys that would change the rendered text, and that no chat template reads. */
+/* Keys of rows that would change the rendered text, and that no chat template reads. */
 static const char refused_keys[] =
     "images image videos video audios audio functions function_call weight history documents label";
-/* Of rows of texts: keys that only a chat template reads. */
+/* Keys of text rows that only a chat template reads. */
 static const char template_keys[] = "tools system chat_template_kwargs";
-/* Of chat_template_kwargs: arguments of transformers' apply_chat_template instead of variables. */
+/* Keys of chat_template_kwargs that are arguments of transformers' apply_chat_template, not variables. */
 static const char reserved[] = "messages conversation tools chat_template add_generation_prompt continue_final_message "
                                "tokenize padding truncation "
                                "max_length return_tensors return_dict return_assistant_tokens_mask tokenizer_kwargs";
@@ -27,8 +27,8 @@ static bool has_word(const char *list, const char *word) {
     return false;
 }
 
-/* Whether a value changes nothing: null, an empty text, list or object, a weight of 1, and any label but false, which
- * marks an answer that is not to be learned (trl's unpaired preferences). */
+/* Whether a value has no effect: null, an empty text, list or object, a weight of 1, and any label except false. A
+ * false label marks an answer that is not to be learned (trl's unpaired preferences). */
 static bool is_empty(const char *key, const json_t *value) {
     if (!value || json_is_null(value)) return true;
     if (strcmp(key, "label") == 0) return !json_is_false(value);
@@ -37,7 +37,7 @@ static bool is_empty(const char *key, const json_t *value) {
     return (json_is_array(value) || json_is_object(value)) && json_array_size(value) + json_object_size(value) == 0;
 }
 
-/* `applied`, unless NULL, is one of the keys that the row's form applies. */
+/* `applied`, unless NULL, is a key that the row's form applies. */
 static enum status refuse_keys(const struct jsonl_row *row, const char *keys, const char *applied, const char *wrong) {
     const char *key;
     json_t *value;
@@ -55,7 +55,7 @@ enum status jsonl_refuse_beside(const struct jsonl_row *row, const char *applied
     return refuse_keys(row, refused_keys, applied, cannot_apply);
 }
 
-/* Integers beyond 64 bits are read as reals, which a template would print in another way. */
+/* Integers beyond 64 bits are read as reals, which a template would print differently. */
 static bool has_wide_number(const json_t *value) {
     const char *key;
     json_t *part;
@@ -70,7 +70,7 @@ static bool has_wide_number(const json_t *value) {
     return false;
 }
 
-/* A list, or JSON text of one; *out is NULL for null, an empty text or no value, and is dropped by the caller. */
+/* Reads a list, or JSON text of one. *out is NULL for null, an empty text or no value; the caller drops it. */
 static enum status jsonl_read_list(const struct jsonl_row *row, const char *key, json_t **out) {
     json_t *value = json_object_get(row->object, key);
     json_error_t error;
@@ -176,7 +176,7 @@ static enum status add_message(json_t *messages, const char *role, const json_t 
     return json_array_append_new(messages, message) == 0 ? STATUS_OK : status_no_memory(0, "messages");
 }
 
-/* The value of a function_call turn: JSON text of a call, or of a list of calls. NULL when it is not. */
+/* The value of a function_call turn: JSON text of a call, or of a list of calls. NULL if it is neither. */
 static json_t *read_calls(const json_t *value) {
     json_error_t error;
     json_t *read = json_is_string(value) ? json_load(json_string_value(value), json_string_length(value),
@@ -196,7 +196,7 @@ static json_t *read_calls(const json_t *value) {
     return json_unless(!good, calls);
 }
 
-/* A turn as a message: with its role, its words, and all other keys. NULL when it is not as ShareGPT has it. */
+/* A turn as a message: its role, its text and all other keys. NULL if it is not in ShareGPT's form. */
 static json_t *form_turn(const json_t *turn) {
     const struct role *role = find_role(json_string_value(json_object_get(turn, "from")));
     json_t *value = json_object_get(turn, "value"), *message = role ? json_copy((json_t *)(uintptr_t)turn) : NULL;
@@ -224,14 +224,14 @@ static enum status add_turns(const struct jsonl_row *row, const json_t *list, js
     return STATUS_OK;
 }
 
-/* Two lists of messages in one; NULL without memory. */
+/* Concatenates two lists of messages; NULL without memory. */
 static json_t *join_messages(json_t *first, json_t *second) {
     json_t *messages = json_array();
     int failed = json_array_extend(messages, first) != 0 || json_array_extend(messages, second) != 0;
     return json_unless(failed, messages);
 }
 
-/* Prompt and completion as messages, of which those from *first on are the completion. */
+/* Prompt and completion as messages; those from *first on are the completion. */
 static enum status join_completion(const struct jsonl_row *row, json_t **messages, size_t *first) {
     const char *keys[] = {jsonl_key(row->columns, JSONL_PROMPT), jsonl_key(row->columns, JSONL_COMPLETION)};
     json_t *parts[2];
@@ -268,12 +268,12 @@ enum status jsonl_form_conversation(const struct jsonl_row *row, json_t **out, s
     return jsonl_make_conversation(row, NULL, messages, out, first);
 }
 
-/* The fields of a line; those that are not there NULL. */
+/* The fields of a line; missing ones are NULL. */
 struct alpaca {
     const json_t *instruction, *input, *output, *system;
 };
 
-/* A text that need not be there. */
+/* Reads an optional text. */
 static enum status read_optional(const struct jsonl_row *row, const char *key, const json_t **out) {
     const json_t *value = key ? json_object_get(row->object, key) : NULL;
     *out = NULL;
@@ -304,7 +304,8 @@ static enum status write_question(const struct alpaca *alpaca, struct text_buffe
 
 static enum status write_prompt(const struct alpaca *alpaca, struct text_buffer *out) {
     bool has_input = json_string_length(alpaca->input) > 0;
-    if (json_string_length(alpaca->system) > 0) { /* in place of Alpaca's words, as LLaMA-Factory and axolotl do */
+    if (json_string_length(alpaca->system) > 0) { /* replaces Alpaca's first paragraph, as in LLaMA-Factory and
+                                                   * axolotl */
         TRY(append_string(out, alpaca->system));
     } else {
         TRY(append_text(out, "Below is an instruction that describes a task"));
@@ -347,7 +348,7 @@ failed:
     return status;
 }
 
-/* A row of texts; NULL for one that could not be made. */
+/* A row of texts; a NULL text is one that could not be made. */
 static enum status make_texts(const json_t *prompt, const json_t *completion, json_t **out) {
     *out = json_pack("{s:O, s:O}", "prompt", prompt, "completion", completion);
     return *out ? STATUS_OK : status_no_memory(0, "an example");
@@ -377,7 +378,7 @@ static enum status form_texts(const struct jsonl_row *row, const char *field, js
     return make_texts(prompt, answer, out);
 }
 
-/* Messages that both lists begin with; of each at least one is left. */
+/* Number of messages that both lists begin with. Leaves at least one of each. */
 static size_t count_common(const json_t *a, const json_t *b) {
     size_t common = 0;
     while (common + 1 < json_array_size(a) && common + 1 < json_array_size(b) &&
@@ -426,7 +427,7 @@ enum status jsonl_form_preference(const struct jsonl_row *row, enum jsonl_field 
     return form_messages(row, own, other, out, first);
 }
 
-/* --- keys that nothing reads --- */
+/* --- unread keys --- */
 
 enum { NAMES_MAX = 24, NAME_BYTES = 40 };
 
@@ -453,7 +454,7 @@ static unsigned fields_of(const json_t *row, enum source_kind kind, const struct
     return 0;
 }
 
-/* Those next to the fields are applied or refused (source.h). */
+/* Keys next to the fields are applied or rejected (source.h). */
 static bool is_read(const char *key, unsigned fields, enum source_kind kind, const struct jsonl_columns *columns) {
     for (int field = 0; field < JSONL_FIELDS; field++) {
         const char *own = fields >> field & 1 ? jsonl_key(columns, (enum jsonl_field)field) : NULL;
@@ -485,7 +486,7 @@ static bool names_one_of(const struct chat_template *chat, const char *const *li
     return *list;
 }
 
-/* Keys of an object, apart from `known`, that the template does not name. */
+/* Adds keys of an object, except `known`, that the template does not name. */
 static enum status add_unnamed(const json_t *object, const char *known, const struct chat_template *chat,
                                json_t **names) {
     const char *key;
@@ -497,7 +498,7 @@ static enum status add_unnamed(const json_t *object, const char *known, const st
     return STATUS_OK;
 }
 
-/* Thoughts go to the template under each of their names (text/chat/template.h). */
+/* Thoughts are passed to the template under each of their names (text/chat/template.h). */
 static enum status add_message_keys(const json_t *message, const struct chat_template *chat, json_t **names) {
     static const char *const thoughts[] = {"reasoning_content", "thinking", "reasoning", NULL};
     static const char known[] =

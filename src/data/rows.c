@@ -61,12 +61,12 @@ void mixture_free(struct mixture *mixture) {
     *mixture = (struct mixture){0};
 }
 
-/* Of the first `position` positions that this part and the parts after it share, how many are this part's. */
+/* This part's share of the first `position` positions that it and the parts after it share. */
 static int64_t count_own(const struct mixture_part *part, int64_t position) {
     return (int64_t)(((__int128)position * part->weight + part->offset) / part->rest);
 }
 
-/* Each part takes its share of what those before it left, evenly spread, as a line is drawn on a raster (Bresenham,
+/* Each part takes its share of the remaining positions, evenly spread, like a line drawn on a raster (Bresenham,
  * "Algorithm for computer control of a digital plotter", IBM Systems Journal 4, 1965). */
 struct mixture_draw mixture_at(const struct mixture *mixture, int64_t position) {
     for (size_t i = 0; i < mixture->count; i++) {
@@ -78,7 +78,7 @@ struct mixture_draw mixture_at(const struct mixture *mixture, int64_t position) 
     BUG("position %lld is left over", (long long)position);
 }
 
-/* Writes position and segment of the token at a place, where the row has them. */
+/* Writes position and segment of the token at a place, if the row has them. */
 static void row_place(const struct row *row, int64_t at, int64_t position, int32_t segment) {
     if (row->positions) row->positions[at] = (int32_t)position;
     if (row->segments) row->segments[at] = segment;
@@ -103,7 +103,7 @@ static int64_t place_tokens(const struct row *row, int64_t border) {
 enum status row_fill_tokens(const struct row *row, struct corpus *corpus, int64_t first, int64_t border,
                             int64_t *counted) {
     int64_t length = row->length;
-    /* Targets are the inputs moved on by one, so the row is read once with one token more. */
+    /* Targets are the inputs shifted by one, so the row is read once with one more token. */
     TRY(corpus_read(corpus, first, length, row->tokens));
     for (int64_t i = 0; i + 1 < length; i++)
         row->targets[i] = row->tokens[i + 1];
@@ -121,12 +121,12 @@ void row_fill_padding(const struct row *row, int64_t from, int32_t segment) {
 }
 
 /* Best fit decreasing (Johnson et al., "Worst-case performance bounds for simple one-dimensional packing algorithms",
- * SIAM J. Comput. 3, 1974) over rows kept by the space that is left in them. */
+ * SIAM J. Comput. 3, 1974) over rows indexed by their free space. */
 
 struct fit {
     int64_t capacity;
     int64_t leaves;      /* power of two above capacity */
-    unsigned char *tree; /* node i: whether some row has space in the range of leaves below it */
+    unsigned char *tree; /* node i: whether some row has a free space in the range of leaves below it */
     uint32_t *newest;    /* [capacity + 1]: a row with that space; UINT32_MAX: none */
     uint32_t *next;      /* by row: the next with the same space */
 };
@@ -144,7 +144,7 @@ static void put_row(struct fit *fit, uint32_t row, int64_t space) {
     update_tree(fit, space);
 }
 
-/* The least space of at least `size` that a row has; -1: none. */
+/* The least free space of at least `size` in a row; -1: none. */
 static int64_t find_space(const struct fit *fit, int64_t size) {
     int64_t node = fit->leaves + size;
     if (fit->tree[node]) return size;
@@ -222,16 +222,16 @@ static bool is_target(uint32_t marked, bool loss_on_all) {
     return (marked & EXAMPLE_TRAINED) || (loss_on_all && !(marked & EXAMPLE_MASKED));
 }
 
-/* What one pass over the ids finds out. */
+/* Results of one pass over the ids. */
 struct examination {
     const struct dataset_options *options;
     double held;
     const char *name; /* of the corpus */
     struct packing *packing;
     VEC(int64_t) starts;
-    VEC(int32_t) sizes; /* places in a row; 0: left out */
+    VEC(int32_t) sizes; /* positions in a row; 0: omitted */
     int64_t position;   /* of the next id */
-    bool trains;        /* the present example, within a row's places */
+    bool trains;        /* the current example, within a row's positions */
 };
 
 static void end_example(struct examination *examination) {
@@ -286,8 +286,8 @@ int64_t packing_held(int64_t count, double fraction) {
     return count > 0 ? count - 1 : 0;
 }
 
-/* Rows for consecutive examples, behind `rows` others. Best fit makes rows of long examples first; a fixed random order
- * spreads them. */
+/* Packs consecutive examples into rows, after `rows` others. Best fit makes rows of long examples first; a fixed random
+ * order spreads them. */
 static enum status fit_part(const int32_t *sizes, int64_t count, int64_t capacity, uint32_t *row_of, int64_t *rows) {
     int64_t added;
     if (count == 0) return STATUS_OK;
@@ -339,7 +339,7 @@ static enum status order_examples(struct packing *packing, const uint32_t *row_o
     packing->row_first = mem_array((size_t)packing->rows + 2, sizeof *packing->row_first);
     packing->order = mem_array((size_t)packing->examples, sizeof *packing->order);
     if (!packing->row_first || !packing->order) return STATUS_FAILED;
-    /* Counts are stored one place further on, so that filling moves each entry to its row's beginning. */
+    /* Counts are stored one place further on, so that filling moves each entry to its row's begin. */
     int64_t *next = packing->row_first + 1;
     for (int64_t i = 0; i < packing->examples; i++)
         if (row_of[i] != UINT32_MAX) next[row_of[i] + 1]++;
@@ -350,7 +350,7 @@ static enum status order_examples(struct packing *packing, const uint32_t *row_o
     return STATUS_OK;
 }
 
-/* Where one of a pair is left out, so is the other. */
+/* If one example of a pair is omitted, omits the other. */
 static enum status match_pairs(struct examination *examination) {
     int32_t *sizes = examination->sizes.items;
     if (examination->sizes.count % 2 != 0)
@@ -421,7 +421,7 @@ void packing_free(struct packing *packing) {
     *packing = (struct packing){0};
 }
 
-/* Both reads are of marked ids, one apart: an input's target follows it. */
+/* Inputs and targets are both marked ids, one apart: an input's target follows it. */
 static enum status fill_example(const struct packing *packing, struct corpus *corpus, uint32_t example,
                                 bool loss_on_all, int32_t segment, const struct row *row, int64_t *at,
                                 int64_t *counted) {

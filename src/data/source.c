@@ -11,7 +11,7 @@ static const struct {
     enum source_kind kind;
 } kinds[] = {{".txt", SOURCE_TEXT}, {".jsonl", SOURCE_JSONL}, {".bin", SOURCE_TOKENS}};
 
-/* Common kinds of data files that are not read, and the command that converts each. */
+/* Common kinds of data files that Ballast does not read, with the command that converts each. */
 static const struct {
     const char *extension, *what, *way;
 } unread[] = {
@@ -68,8 +68,8 @@ static enum status find_kind(const char *path, enum source_kind *out) {
     return refuse_kind(path, dot);
 }
 
-/* How the beginning of a text is encoded, where it is not UTF-8: by its byte-order mark, or by a zero in every other
- * byte, which all Western text has in UTF-16. NULL: UTF-8. */
+/* The encoding of a text's beginning if it is not UTF-8: by its byte-order mark, or by a zero in every other byte, as
+ * in all Western text in UTF-16. NULL: UTF-8. */
 static const char *find_encoding(const unsigned char *text, size_t bytes) {
     size_t zeros[2] = {0};
     if (bytes >= 4 && (memcmp(text, "\xFF\xFE\0\0", 4) == 0 || memcmp(text, "\0\0\xFE\xFF", 4) == 0)) return "UTF-32";
@@ -90,7 +90,7 @@ static enum status require_utf8(const char *path, const struct file_input *file)
                        "convert it: iconv -f %s -t UTF-8 %s > OUT", encoding, path);
 }
 
-/* The lines of a .jsonl file tell its kind. */
+/* Finds the kind of a .jsonl file by its lines. */
 static enum status examine_text(const char *path, const struct jsonl_columns *columns, enum source_kind *kind) {
     AUTO(file_input_close) struct file_input file = {0};
     TRY(file_input_open(path, &file));
@@ -112,7 +112,7 @@ static enum status add_file(const char *path, const struct jsonl_columns *column
     return status;
 }
 
-/* The names that splits of data sets have, as in the library datasets: train.jsonl, train-00000-of-00002.jsonl. */
+/* Names of splits, as in the library datasets: train.jsonl, train-00000-of-00002.jsonl. */
 static const char *const train_names[] = {"train", NULL};
 static const char *const valid_names[] = {"valid", "validation", "val", "dev", NULL};
 
@@ -136,7 +136,7 @@ static enum status add_folder(const char *folder, const struct names *names, con
     return status;
 }
 
-/* The directory's files of both splits; without files of the split `required` it is refused. */
+/* Lists the directory's files of both splits. BAD_INPUT without files of the split `required`. */
 static enum status list_folder(const char *folder, const char *const *required, const struct jsonl_columns *columns,
                                struct sources *train, struct sources *valid) {
     AUTO(names_free) struct names names = {0};
@@ -155,7 +155,7 @@ static enum status list_folder(const char *folder, const char *const *required, 
 
 enum { WEIGHT_MAX = 1000000, WEIGHT_DECIMALS = 6 };
 
-/* A decimal number as millionths; false when it is none, or out of range. */
+/* A decimal number as millionths; false if it is not a number, or out of range. */
 static bool parse_weight(const char *text, int64_t *out) {
     int64_t value = 0;
     int decimals = -1, digits = 0;
@@ -309,7 +309,7 @@ enum status jsonl_read_string(const struct jsonl_row *row, const char *field, co
 /* Sets of fields. */
 #define BIT(field) (1u << JSONL_##field)
 
-/* By the fields that there are; false when they are not enough. */
+/* Chooses the kind by the fields present; false if they are too few. */
 static bool kind_of(unsigned fields, enum source_kind *kind) {
     static const struct {
         enum source_kind kind;
@@ -372,7 +372,7 @@ void jsonl_columns_free(struct jsonl_columns *columns) {
     *columns = (struct jsonl_columns){0};
 }
 
-/* Of a line without columns. */
+/* The kind of a line without columns. */
 static enum source_kind kind_of_line(const json_t *object) {
     enum source_kind kind = SOURCE_JSONL;
     unsigned fields = 0;
@@ -392,7 +392,7 @@ static enum source_kind kind_of_object(const json_t *object, const struct jsonl_
     return kind;
 }
 
-/* Whether a line is not blank; *object is the first one's, or NULL where that is malformed. */
+/* Whether some line is not blank. *object is the first such line, or NULL if that is malformed. */
 static bool find_line(const char *text, size_t bytes, json_t **object) {
     struct line_reader reader = {.text = text, .bytes = bytes};
     const char *line;
@@ -414,7 +414,7 @@ enum status jsonl_find_file_kind(const struct file_input *file, const struct jso
         char *text = mem_array(bytes + 1, 1);
         if (!text) return STATUS_FAILED;
         enum status status = file_input_read(file, 0, bytes, text);
-        size_t lines = bytes; /* of whole lines, unless it is all */
+        size_t lines = bytes; /* of complete lines, unless it is the whole file */
         while (bytes < file->bytes && lines > 0 && text[lines - 1] != '\n')
             lines--;
         json_t *object = NULL;

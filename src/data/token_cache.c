@@ -13,7 +13,7 @@
 
 enum { NARROW_IDS = 1 << 16 };
 
-/* What is needed to make ids; freed once they are whole. */
+/* State for making ids; freed once they are complete. */
 struct making {
     struct file_input text;
     struct chat_template *chat; /* of conversations */
@@ -22,35 +22,35 @@ struct making {
     size_t hashed;      /* bytes */
 };
 
-/* Who makes the ids: this cache, once `settled`, or as long as its lock is open another process. */
+/* Tracks the maker of the ids: this cache, once `settled`; another process, as long as its lock is open. */
 struct following {
     struct token_lock lock;
-    struct file_input file; /* what the other has made; its readers need it until the cache is closed */
+    struct file_input file; /* ids of the other process; their readers need it until the cache is closed */
     bool settled;
-    size_t text_bytes;  /* that its ids are made of */
-    int64_t changed_ns; /* when it last was farther than before */
+    size_t text_bytes;  /* length of the text for these ids */
+    int64_t changed_ns; /* time of its last progress */
 };
 
 struct token_cache {
     char *name, *folder, *path; /* name: of the text */
     bool whole, reported;
-    struct token_cache_key key;          /* the text's hash: where `text_hashed` */
+    struct token_cache_key key;          /* the text's hash: valid if `text_hashed` */
     struct token_cache_key key_of_0_1_0; /* without the text's hash */
     struct text_of_0_1_0 text_of_0_1_0;
     uint64_t sample; /* hash of parts of the text */
     int64_t id_limit, vocab_size;
     struct text_notes notes;
-    const char *form; /* how Alpaca's examples are read; NULL: it has none */
+    const char *form; /* form of Alpaca's examples; NULL: it has none */
     bool reported_text, reported_other;
     bool begins_with_mark; /* a byte-order mark, which is a character of a .txt file */
     struct token_view view;
     struct file_input found;          /* the cache of an earlier run */
-    struct token_cache_writer writer; /* else */
+    struct token_cache_writer writer; /* otherwise */
     struct making making;
     struct following following;
-    pthread_mutex_t hash_lock; /* of the text and its hash: one may want it while another makes ids */
+    pthread_mutex_t hash_lock; /* of the text and its hash: one thread may need it while another makes ids */
     bool text_hashed;
-    int64_t began_ns, took_ns; /* began_ns 0: nothing was made */
+    int64_t began_ns, took_ns; /* began_ns 0: no ids were made */
 };
 
 static void store_hash(XXH128_hash_t hash, uint64_t out[2]) {
@@ -58,7 +58,7 @@ static void store_hash(XXH128_hash_t hash, uint64_t out[2]) {
     out[1] = hash.high64;
 }
 
-/* Columns that are given change the hash, each by its field and key. */
+/* Mixes given columns into the hash, each by its field and key. */
 static void mix_columns(const struct jsonl_columns *columns, uint64_t hash[2]) {
     for (size_t i = 0; i < JSONL_FIELDS; i++)
         if (columns->keys[i]) hash[1] ^= XXH3_64bits_withSeed(columns->keys[i], strlen(columns->keys[i]), i + 1);
@@ -74,7 +74,7 @@ static void make_key_of_0_1_0(const struct dataset_options *options, enum source
     cache->text_of_0_1_0 = (struct text_of_0_1_0){options, options->tokenizer, cache->name, kind, chat};
 }
 
-/* All but the text's hash. */
+/* Everything except the text's hash. */
 static enum status make_key(const struct dataset_options *options, enum source_kind kind, struct token_cache *cache) {
     char *tokenizer;
     size_t tokenizer_bytes;
@@ -103,7 +103,7 @@ static enum status add_to_hash(void *state, const void *data, size_t bytes) {
     return STATUS_OK;
 }
 
-/* Of some pages all over the text, the first and the last among them. */
+/* Hashes some pages spread over the text, including the first and the last. */
 static enum status hash_sample(const struct file_input *text, uint64_t *out) {
     enum { SAMPLES = 16, SAMPLE_BYTES = 4096 };
     unsigned char piece[SAMPLE_BYTES];
@@ -148,7 +148,7 @@ static struct token_cache_key key_of_0_1_0(const struct token_cache *cache) {
     return key;
 }
 
-/* Opens the file of this version, or for plain text a file of 0.1.0 with the same ids. Rows need a file of this
+/* Opens the file of this version or, for plain text, a file of 0.1.0 with the same ids. Rows need a file of this
  * version, because older ones lack the unread keys. */
 static bool open_file(struct token_cache *cache, struct token_view *view, struct text_notes *notes) {
     if (token_cache_file_open(cache->path, &cache->key, &cache->found, view, notes)) return true;
@@ -161,7 +161,7 @@ static bool open_file(struct token_cache *cache, struct token_view *view, struct
     return false;
 }
 
-/* Opens the cache if it is there and good. */
+/* Opens the cache if it exists and is valid. */
 static enum status load(struct token_cache *cache) {
     if (!file_exists(cache->path)) return STATUS_OK;
     pthread_mutex_lock(&cache->hash_lock);
@@ -176,7 +176,7 @@ static enum status load(struct token_cache *cache) {
         cache->reported_other = true;
         return STATUS_OK;
     }
-    json_decref(cache->notes.unread); /* of the ids that were made here so far */
+    json_decref(cache->notes.unread); /* of the ids made here so far */
     cache->notes = notes;
     cache->view = view;
     cache->whole = true;
@@ -285,7 +285,7 @@ static enum status write_ids(void *payload, const uint32_t *ids, size_t count) {
     return token_cache_writer_write(writer, ids, count);
 }
 
-/* The key holds the hash of the text that was read, which must be the text that was there when the run began. */
+/* The key has the hash of the text as read, which must equal the text at the start of the run. */
 static enum status keep_hash(struct token_cache *cache) {
     uint64_t read[2], *known = cache->key.text_hash;
     store_hash(XXH3_128bits_digest(cache->making.hash), read);
@@ -307,9 +307,9 @@ static enum status finish(struct token_cache *cache) {
     return STATUS_OK;
 }
 
-/* ---- Another process makes them ---- */
+/* ---- ids from another process ---- */
 
-/* A maker that gets no farther for so long is not waited for. */
+/* Stops waiting for a maker that makes no progress for this long. */
 enum { PATIENCE_S = 5, LOOK_NS = 10000000 };
 
 static void follow_no_more(struct token_cache *cache) {
@@ -317,7 +317,7 @@ static void follow_no_more(struct token_cache *cache) {
     token_lock_close(&cache->following.lock);
 }
 
-/* This process has the lock: what there was to wait for is there now, or is to be made here. */
+/* This process has the lock: the ids are complete, or must be made here. */
 static enum status take_over(struct token_cache *cache) {
     cache->following.settled = true;
     TRY(load(cache));
@@ -333,11 +333,11 @@ static uint64_t token_cache_glance(const struct token_cache *cache) {
     return XXH3_64bits_withSeed(&key, sizeof key, cache->sample);
 }
 
-/* Its ids as far as they go. False where they are not what is made here, or cannot be read. */
+/* Shows the other process's ids so far. False if they differ from the ids made here, or cannot be read. */
 static bool take_ids(struct token_cache *cache, const struct token_making *making) {
     struct following *following = &cache->following;
     bool same = making->key == token_cache_glance(cache) && token_making_is_near(making);
-    if (!same || cache->id_limit > cache->vocab_size) return false; /* ids are to be compared with the model's */
+    if (!same || cache->id_limit > cache->vocab_size) return false; /* ids must be compared with the model's */
     if (making->count <= cache->view.count) return true;
     if (!following->file.path && file_input_open(making->file, &following->file) != STATUS_OK) return false;
     if (strcmp(following->file.path, making->file) != 0) return false; /* another maker than before */
@@ -371,7 +371,7 @@ static enum status follow(struct token_cache *cache) {
     return STATUS_OK;
 }
 
-/* Who makes the ids; the lock's directory may be missing as yet. */
+/* Finds the maker of the ids; the lock's directory may not exist yet. */
 static enum status begin_following(struct token_cache *cache) {
     (void)folder_create(cache->folder);
     status_clear();
@@ -384,9 +384,9 @@ static enum status begin_following(struct token_cache *cache) {
     return STATUS_OK;
 }
 
-/* ---- They are made here ---- */
+/* ---- ids made here ---- */
 
-/* What followed another process's ids up to here goes on with its own, which are the same. */
+/* Shows the ids made here after another process's ids, which are the same, and records progress for others. */
 static void show_made(struct token_cache *cache) {
     struct token_view made = token_cache_writer_view(&cache->writer, cache->id_limit);
     if (made.count >= cache->view.count) cache->view = made;
@@ -394,7 +394,7 @@ static void show_made(struct token_cache *cache) {
         token_lock_write(&cache->following.lock, token_cache_glance(cache), made.count,
                          tokenizing_done(cache->making.tokenizing), cache->writer.beside);
     else
-        token_lock_close(&cache->following.lock); /* they lie where nobody else can read them */
+        token_lock_close(&cache->following.lock); /* other processes cannot read them */
 }
 
 static enum status make_ids(struct token_cache *cache, struct tokenize_effort effort) {

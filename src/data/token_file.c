@@ -22,7 +22,7 @@ static const struct {
 } formats[] = {{20240520, 1, 2}, {20240801, 7, 4}};
 enum { FORMATS = sizeof formats / sizeof formats[0] };
 
-/* The width of a token; 0, with the message set, when magic or version is unknown. */
+/* The width of a token; 0, with the message set, if magic or version is unknown. */
 static int find_format(const char *name, const int32_t *header) {
     for (size_t i = 0; i < FORMATS; i++) {
         if (header[0] != formats[i].magic) continue;
@@ -90,7 +90,7 @@ static enum status examine_block(const char *name, const int32_t *ids, int64_t f
     return token_refuse_id(name, first + at, (uint32_t)ids[at], vocab_size);
 }
 
-/* Hashed as they lie in the file, then widened from the end. */
+/* Hashes tokens as stored in the file, then widens them from the end. */
 static enum status examine_all(const char *name, const struct token_view *view, int64_t vocab_size, XXH3_state_t *state,
                                int32_t *buffer) {
     size_t width = (size_t)view->token_bytes;
@@ -135,7 +135,7 @@ static uint64_t find_boot(void) {
     return XXH3_64bits(text, strlen(text));
 }
 
-/* Whoever lets go removes the file first: one that was opened before that is nobody's any more. */
+/* The holder removes the file before it releases the lock. A file opened before that belongs to nobody. */
 static bool is_in_place(const struct token_lock *lock) {
     struct stat here, there;
     return fstat(lock->descriptor, &here) == 0 && stat(lock->path, &there) == 0 && here.st_ino == there.st_ino &&
@@ -150,7 +150,7 @@ static enum token_lock_state take(struct token_lock *lock) {
     return errno == EWOULDBLOCK ? TOKEN_LOCK_OTHERS : TOKEN_LOCK_NONE;
 }
 
-/* A file that was removed in between is opened once more, as often as that happens. */
+/* If the file was removed in between, opens it again, as often as necessary. */
 static enum token_lock_state open_and_take(struct token_lock *lock) {
     enum { TRIES = 100 };
     for (int i = 0; i < TRIES; i++) {
@@ -286,7 +286,7 @@ static bool is_list_of_names(const json_t *list) {
     return json_is_array(list);
 }
 
-/* Behind the ids of rows stand the unread keys, a JSON list. */
+/* The unread keys of rows follow the ids, as a JSON list. */
 static bool read_unread(const struct file_input *file, uint64_t kind, size_t from, size_t to, json_t **out) {
     json_error_t error;
     *out = NULL;
@@ -348,7 +348,7 @@ static bool is_unfinished(const char *name) {
     return at && sscanf(at, ".tokens.%*u.%*u.new%n", &length) == 0 && length > 0 && at[length] == '\0';
 }
 
-/* Removes a file whose writer no longer holds its lock. One that cannot be removed stays. */
+/* Removes a file whose writer no longer holds its lock, if possible. */
 static void remove_abandoned(const char *path) {
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0) return;
@@ -374,7 +374,7 @@ static enum status remove_unfinished(const char *folder) {
 
 /* Locked, so that others see that it is being written. */
 static int open_beside(struct token_cache_writer *writer, const char *folder) {
-    static atomic_uint number; /* one text may be named twice */
+    static atomic_uint number; /* one text may be given twice */
     if (folder_create(folder) != STATUS_OK || remove_unfinished(folder) != STATUS_OK) return -1;
     mem_free(writer->beside);
     writer->beside = mem_format("%s.%ld.%u.new", writer->path, (long)getpid(), atomic_fetch_add(&number, 1));

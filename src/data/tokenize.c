@@ -10,21 +10,21 @@ enum {
     CHUNK_BYTES = 256 << 10,
     CONTEXT_BYTES = 64, /* on each side of a cut */
     CUT_TRIES = 256,
-    LINE_BYTES = 16 << 10, /* beyond a chunk, of its last line: most are shorter */
+    LINE_BYTES = 16 << 10, /* beyond a chunk, for its last line: most are shorter */
 };
 
 struct chunk {
-    VEC(char) buffer; /* what was read: a context before the chunk, the chunk, and some more */
+    VEC(char) buffer; /* bytes read: a context before the chunk, the chunk, and some more */
     size_t before;    /* bytes of it before the chunk */
-    size_t first;     /* where the chunk begins in the text */
+    size_t first;     /* begin of the chunk in the text */
     size_t bytes;
     int64_t lines_before; /* in the file */
     struct token_ids ids;
-    struct text_notes notes; /* places are in the file */
+    struct text_notes notes; /* places refer to the file */
     struct status_copy status;
 };
 
-/* What a thread encodes with. */
+/* Encoders of one thread. */
 struct encoders {
     struct tokenizer_encoder *plain;
     struct example_encoder *examples; /* of supervised files */
@@ -34,23 +34,23 @@ struct encoders {
 struct tokenizing {
     const struct dataset_options *options;
     struct tokenizing_source source;
-    size_t next;   /* where the next chunk begins */
+    size_t next;   /* begin of the next chunk */
     int64_t lines; /* before next */
     size_t done;   /* bytes whose ids were sent */
     VEC(struct encoders) encoders;
-    struct token_ids whole, halves; /* of the context about a cut */
-    VEC(struct chunk) chunks;       /* as many as were ever encoded together */
+    struct token_ids whole, halves; /* of the context around a cut */
+    VEC(struct chunk) chunks;       /* up to the maximum number encoded together */
 };
 
 static const char *text_of(const struct chunk *chunk) { return chunk->buffer.items + chunk->before; }
 
-/* Whether encoding a context about a place gives the same ids whole and cut there. Words that pre-tokenizers make and
- * added tokens are far shorter than the context, so the whole text then does too. */
+/* Whether encoding a context around a place gives the same ids whole and cut there. Words of pre-tokenizers and added
+ * tokens are far shorter than the context, so the same then holds for the whole text. */
 static enum status examine_cut(struct tokenizing *t, const struct chunk *chunk, size_t at, bool *good) {
     struct tokenizer_encoder *encoder = t->encoders.items[0].plain;
     size_t left = t->source.text->bytes - chunk->first - at, after = left < CONTEXT_BYTES ? left : CONTEXT_BYTES;
     size_t before = chunk->before + at < CONTEXT_BYTES ? chunk->before + at : CONTEXT_BYTES;
-    bool first = chunk->first + at == before; /* the context begins where the text does */
+    bool first = chunk->first + at == before; /* the context begins with the text */
     const char *from = text_of(chunk) + at - before;
     t->whole.count = t->halves.count = 0;
     TRY(tokenizer_encoder_append(encoder, from, before + after, !first, false, &t->whole));
@@ -63,13 +63,12 @@ static enum status examine_cut(struct tokenizing *t, const struct chunk *chunk, 
 
 static bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 
-/* Before the blanks after a word, or after a line. */
+/* Before the spaces after a word, or after a line. */
 static bool may_cut(const char *text, size_t at) {
     return is_space(text[at]) ? !is_space(text[at - 1]) : text[at - 1] == '\n';
 }
 
-/* Reads the text from a context before the chunk to `bytes` after its beginning into the space, or to the text's end.
- */
+/* Reads into the space from a context before the chunk to `bytes` after its begin, or to the end of the text. */
 static enum status fill_buffer(const struct tokenizing *t, struct chunk *chunk, size_t bytes) {
     size_t from = chunk->first - chunk->before, left = t->source.text->bytes - chunk->first;
     size_t wanted = chunk->before + (bytes < left ? bytes : left), there = chunk->buffer.count;
@@ -80,7 +79,7 @@ static enum status fill_buffer(const struct tokenizing *t, struct chunk *chunk, 
     return STATUS_OK;
 }
 
-/* The end of a chunk of a .txt file. */
+/* Finds the end of a chunk of a .txt file. */
 static enum status cut_text(struct tokenizing *t, struct chunk *chunk) {
     size_t at = CHUNK_BYTES, left = t->source.text->bytes - chunk->first;
     TRY(fill_buffer(t, chunk, CHUNK_BYTES + CONTEXT_BYTES));
@@ -102,7 +101,7 @@ static enum status cut_text(struct tokenizing *t, struct chunk *chunk) {
     return STATUS_OK;
 }
 
-/* The end of a chunk of whole lines. */
+/* Finds the end of a chunk of complete lines. */
 static enum status cut_lines(struct tokenizing *t, struct chunk *chunk) {
     size_t left = t->source.text->bytes - chunk->first, end = 0;
     for (size_t bytes = CHUNK_BYTES + LINE_BYTES; end == 0; bytes *= 2) {
@@ -136,7 +135,7 @@ static enum status cut_chunk(struct tokenizing *t, struct chunk *chunk) {
     return STATUS_OK;
 }
 
-/* A text that ends with the token, as written in it or by the tokenizer's template, gets no second one. */
+/* Adds no second end token to a text that ends with it, as written in the text or by the tokenizer's template. */
 static enum status end_document(const struct tokenizing *t, struct token_ids *out) {
     uint32_t eos = (uint32_t)t->options->eos_token;
     bool ended = out->count > 0 && out->items[out->count - 1] == eos;
@@ -186,7 +185,7 @@ static enum status encode_formed(const struct tokenizing *t, int thread, const s
                  : encode_prompt(t, thread, &(struct jsonl_row){NULL, t->source.name, row->line, formed}, out);
 }
 
-/* Nothing but one example, in which something is trained on. */
+/* Requires exactly one example, with at least one target. */
 static enum status require_one_example(const struct jsonl_row *row, enum jsonl_field field, size_t first,
                                        const struct token_ids *out) {
     const char *key = jsonl_key(row->columns, field);
@@ -264,7 +263,7 @@ static enum status encode_chunk(const struct tokenizing *t, int thread, struct c
     return end_document(t, &chunk->ids);
 }
 
-/* Encodes chunks in parallel, then sends them in order; of several failures the first in the file is returned. */
+/* Encodes chunks in parallel, then sends them in order. Returns the failure that is first in the file. */
 static enum status encode_wave(struct tokenizing *t, int count, int threads, struct token_sink sink) {
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
     for (int i = 0; i < count; i++) {
@@ -295,7 +294,7 @@ static enum status add_encoders(struct tokenizing *t) {
     return chat_encoder_create(t->source.chat, made->examples, t->options->chat_time_s, &made->chats);
 }
 
-/* The next chunks, as many as there are. */
+/* Cuts the next chunks, up to `max`. */
 static enum status cut_wave(struct tokenizing *t, int max, int *count) {
     for (*count = 0; *count < max && t->next < t->source.text->bytes; ++*count) {
         if (t->chunks.count == (size_t)*count) TRY(vec_push(&t->chunks, (struct chunk){0}));
@@ -352,7 +351,7 @@ void tokenizing_free(struct tokenizing *t) {
     mem_free(t);
 }
 
-/* `line` 0: the file as a whole. */
+/* `line` 0: the whole file. */
 static enum status refuse(const char *name, int64_t line, const char *rule, const char *key) {
     char place[32] = "";
     if (line > 0) snprintf(place, sizeof place, " line %" PRId64 ":", line);
@@ -369,7 +368,8 @@ enum status tokens_of_0_1_0_check_end(const char *name, int64_t eos_token, int64
     return refuse(name, 0, "ended documents with token ", then);
 }
 
-/* Whether the tokenizer's last id for the text is the end token; 0.1.0 added another one. The last bytes decide. */
+/* Whether the tokenizer's last id for the text is the end token; 0.1.0 added another one. Only the last bytes
+ * matter. */
 static enum status check_tail(const struct text_of_0_1_0 *text, int64_t line, const char *content, size_t bytes) {
     enum { TAIL_BYTES = 1024 };
     size_t tail = bytes < TAIL_BYTES ? bytes : TAIL_BYTES;
@@ -427,7 +427,7 @@ static enum status check_turns(const struct text_of_0_1_0 *text, int64_t line, c
     return STATUS_OK;
 }
 
-/* A conversation, whose end counts, or a prompt. */
+/* Checks a conversation, whose end counts, or a prompt. */
 static enum status check_conversation(const struct text_of_0_1_0 *text, int64_t line, const json_t *turns) {
     const char *last = role_of(json_array_get(turns, json_array_size(turns) - 1));
     bool answered = strcmp(last, "assistant") == 0 || strcmp(last, "gpt") == 0;
@@ -468,7 +468,7 @@ static enum status check_row(const struct text_of_0_1_0 *text, int64_t line, con
                : STATUS_OK;
 }
 
-/* A line that is not JSON is reported where it is tokenized. */
+/* Tokenizing reports lines that are not JSON. */
 static enum status check_line(const struct text_of_0_1_0 *text, int64_t line, const char *content, size_t bytes) {
     json_auto_t *object = NULL;
     if (jsonl_parse_object(text->path, line, content, bytes, &object) != STATUS_OK || !object)
