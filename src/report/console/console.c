@@ -15,8 +15,8 @@
 struct field_line {
     char fields[FIELDS_MAX][FIELD_BYTES]; /* the most important first; ASCII */
     int count;
-    int strong;  /* the field that stands out where there is colour; -1: none */
-    double part; /* of the bar that is full, 0 to 1 */
+    int strong;  /* the field to highlight if there is color; -1: none */
+    double part; /* filled fraction of the bar, 0 to 1 */
 };
 
 enum { BAR_MIN = 8, BAR_MAX = 30, BAR_FRAME = 3, GAP = 2, MAIN_FIELDS = 2 };
@@ -37,7 +37,7 @@ static void append_bar(char text[FIELD_LINE_BYTES], double part, int width, bool
     text_add(text, FIELD_LINE_BYTES, colour ? "\x1b[0m " : "] ");
 }
 
-/* How many fields fit, and the columns that they take. */
+/* The number of fields that fit, and the columns that they take. */
 static int fit(const struct field_line *line, int columns, int *taken) {
     int shown = 0;
     *taken = 0;
@@ -49,15 +49,15 @@ static int fit(const struct field_line *line, int columns, int *taken) {
     return shown;
 }
 
-/* The bar's width does not depend on the fields' lengths, so that it does not jump from step to step. */
+/* The bar's width does not depend on the fields' lengths, so it does not jump from step to step. */
 static int bar_width(int columns) {
     enum { PART = 6 };
     int width = columns / PART;
     return width < BAR_MIN ? BAR_MIN : width > BAR_MAX ? BAR_MAX : width;
 }
 
-/* At most `columns` visible characters. The bar has a sixth of them, 8 to 30, for which lesser fields free space; it is
- * left out where the first two fields do not fit next to it. `colour`: with ANSI colours. */
+/* Prints at most `columns` visible characters. The bar has a sixth of them, 8 to 30, and less important fields are
+ * dropped for it. It is omitted if the first two fields do not fit next to it. `colour`: with ANSI colors. */
 static void field_line_print(const struct field_line *line, int columns, bool colour, char text[FIELD_LINE_BYTES]) {
     int needed = line->count < MAIN_FIELDS ? line->count : MAIN_FIELDS, taken, width = bar_width(columns);
     int shown = fit(line, columns - width - BAR_FRAME, &taken);
@@ -133,13 +133,13 @@ void console_line_live(const struct train_step *step, const struct console_state
 }
 
 static const int64_t SECOND_NS = 1000 * 1000 * 1000;
-/* Short work shows no line, which would only flicker; a log gets few lines. */
+/* Short work shows no line, which would only flicker. A log gets few lines. */
 enum { LIVE_FIRST_MS = 300, LIVE_INTERVAL_MS = 100, PLAIN_INTERVAL_MS = 10 * 1000 };
 
 static struct {
     FILE *out;
     bool live, colour;
-    bool drawn; /* this work has lines */
+    bool drawn; /* this work has drawn lines */
     int64_t began_ns, next_ns;
 } view;
 
@@ -269,7 +269,7 @@ static void print_losses(const struct console_account *account, FILE *out) {
     fputc('\n', out);
 }
 
-/* Commands that fit the run. */
+/* Prints commands that suit the run. */
 static void print_next(const struct console_account *account, FILE *out) {
     char argument[PATH_SHELL_BYTES];
     const char *run = path_for_shell(account->run_folder, argument), *lead = "next:", *indent = "     ";
@@ -302,14 +302,14 @@ void console_print_end(const struct console_account *account, FILE *out) {
     print_next(account, out);
 }
 
-/* The least time between two lines, so that short steps do not flood a log; metrics.jsonl has them all. */
+/* Minimum time between two lines, so that short steps do not flood a log. metrics.jsonl has every step. */
 enum { LIVE_INTERVAL_NS = 100 * 1000 * 1000, PLAIN_INTERVAL_NS = 1000 * 1000 * 1000 };
 
 struct console {
     FILE *out;
     bool quiet, live, colour;
-    int64_t shown_ns;       /* when the step was last shown */
-    struct train_step last; /* the last one shown or not; its step is 0 before the first */
+    int64_t shown_ns;       /* time of the last step shown */
+    struct train_step last; /* the last step, shown or not; its step is 0 before the first */
     struct console_state state;
     struct console_account account;
     char line[FIELD_LINE_BYTES];
@@ -326,7 +326,7 @@ static void report_trained(const struct console *console, const struct session_p
             100 * (double)plan->figures.trained_parameters / (double)plan->figures.parameters);
 }
 
-/* "2 ranks of 1 thread each", or "8 threads" of the one rank */
+/* "2 ranks of 1 thread each", or "8 threads" for a single rank */
 static void report_workers(FILE *out, const struct plan *plan) {
     int ranks = rank_place_ranks(&plan->place), threads = plan->threads;
     if (ranks > 1) fprintf(out, "%d ranks of ", ranks);
@@ -366,7 +366,7 @@ static void compare_prediction(struct console *console, const struct train_step 
             size_print(step->device_bytes, measured));
 }
 
-/* Adds where the last of the steps differed most from its prediction. */
+/* Adds the largest difference of the last step from its prediction. */
 static void on_mispredicted(void *payload, const struct misprediction *off) {
     struct console *console = payload;
     struct step_difference differences[DIFFERENCES_MAX];
@@ -383,7 +383,7 @@ static void on_mispredicted(void *payload, const struct misprediction *off) {
                 1e3 * differences[i].predicted_s, 1e3 * differences[i].measured_s);
 }
 
-/* What changed, and why. */
+/* Prints the changes of the plan, and the reason. */
 static void on_replanned(void *payload, const struct train_replan *replan, const struct session_plan *plan) {
     static const char *const why[] = {[REPLAN_NONE] = "",
                                       [REPLAN_FASTER] = "since another one is faster by what its steps took",

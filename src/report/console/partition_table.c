@@ -59,7 +59,7 @@ static bool is_chosen(const struct session_plan *plan, const struct rank_shape *
 }
 
 enum { CUT_BYTES = 32 };
-/* How tensors are cut, where it is not Megatron-LM's way. */
+/* How tensors are partitioned, if not in Megatron-LM's way. */
 static const char *cut_of(const struct rank_shape *shape, char text[CUT_BYTES]) {
     const struct recipe *recipe = &shape->plan->recipe;
     if (recipe_tensor_parallel(recipe) == 1) return "";
@@ -127,7 +127,7 @@ static void print_gains(FILE *out, const struct session_plan *plan) {
     }
 }
 
-/* How much could be left to gain, by what was not simulated. */
+/* Prints an upper bound on the gain of plans that were not simulated. */
 static void print_gap(FILE *out, const struct session_plan *plan) {
     const struct rank_shapes *shapes = &plan->shapes;
     for (size_t i = 0; i < shapes->list.count; i++) {
@@ -159,7 +159,7 @@ void shapes_table_print(FILE *out, const struct session_plan *plan, bool explain
 
 static bool was_tried(const struct partition_outcome *outcome) { return outcome->best.step_s > 0; }
 
-/* Those that were tried by their time, then the others by their bounds, last those that cannot fit. */
+/* Orders tried layouts by time, then the others by bound, and last those that cannot fit. */
 static int by_time(const void *left, const void *right) {
     const struct partition_outcome *a = *(const struct partition_outcome *const *)left;
     const struct partition_outcome *b = *(const struct partition_outcome *const *)right;
@@ -233,7 +233,7 @@ void partition_table_print(FILE *out, const struct session_plan *plan, bool expl
     print_all(out, plan, list, count, explain);
 }
 
-/* Equal kernels of one operator: calls in a step. */
+/* Equal kernels of one operator: calls per step. */
 struct described_row {
     const struct node *node; /* the first of them */
     struct roofline cost;
@@ -246,7 +246,7 @@ static bool is_equal(const struct described_row *row, const struct node *node, c
     return row->node->op == node->op && memcmp(&row->cost, cost, sizeof *cost) == 0;
 }
 
-/* `rows` has space for every node. Returns how many are used. */
+/* `rows` has space for every node. Returns the number used. */
 static size_t collect(const struct session_plan *plan, struct described_row *rows) {
     const struct program *program = programs_main(&plan->programs)->program;
     size_t count = 0;

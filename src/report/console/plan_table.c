@@ -10,7 +10,7 @@
 
 static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
 
-/* The policy's traits in words; "" for those of the plain policy. */
+/* The policy's traits as text; "" for those of the plain policy. */
 enum trait {
     TRAIT_MICRO_BATCHES,
     TRAIT_HOST,
@@ -214,7 +214,7 @@ enum { BLOCKS_BYTES = 160 };
 
 static const char *block_name(const struct graph *graph, int32_t block) { return graph->blocks.items[block]; }
 
-/* "embedding to layer 3", and where it is interleaved all spans; returns `text`. */
+/* "embedding to layer 3", or all spans if it is interleaved; returns `text`. */
 static const char *span_text(const struct graph *graph, const struct stage_spans *spans, int stage,
                              char text[BLOCKS_BYTES]) {
     text[0] = '\0';
@@ -237,7 +237,7 @@ static void print_stage(FILE *out, const struct session_plan *plan, const struct
     fprintf(out, "; %s\n", span_text(programs_main(&plan->programs)->graph, spans, stage, text));
 }
 
-/* Nothing for a plan without a pipeline, or without a prediction. */
+/* Prints nothing for a plan without a pipeline, or without a prediction. */
 static void stages_table_print(FILE *out, const struct session_plan *plan) {
     AUTO(stage_spans_free) struct stage_spans spans = {0};
     const struct graph *graph = programs_main(&plan->programs)->graph;
@@ -256,7 +256,7 @@ static const char *kind_of_masters(const struct recipe *recipe) {
     return recipe->optimizer_dtype != STATE_FP32 ? " and no masters" : " without masters";
 }
 
-/* How ranks share tensors, which changes sums; nothing where they share none. */
+/* Prints the tensor parallelism, which changes sums. Prints nothing without it. */
 static void print_tensor(FILE *out, const struct recipe *recipe) {
     if (recipe_tensor_parallel(recipe) == 1) return;
     fprintf(out, ", tensor-parallel %d%s%s", recipe_tensor_parallel(recipe),
@@ -264,7 +264,7 @@ static void print_tensor(FILE *out, const struct recipe *recipe) {
             recipe->layout == TENSOR_LAYOUT_SOLVER ? " (layout by the solver)" : "");
 }
 
-/* "3 micro-batches of up to 3 sequences (last one padded)" where the batch is not a multiple. */
+/* "3 micro-batches of up to 3 sequences (last one padded)" if the batch is not a multiple. */
 static void print_micro_batches(FILE *out, const struct recipe *recipe) {
     int64_t count = recipe_micro_batches(recipe), sequences = recipe->micro_batch_sequences;
     bool padded = recipe->batch % sequences != 0;
@@ -272,7 +272,7 @@ static void print_micro_batches(FILE *out, const struct recipe *recipe) {
             padded ? "up to " : "", sequences, plural(sequences), padded ? " (last one padded)" : "");
 }
 
-/* ", dpo", with what is not the default. */
+/* ", dpo", with settings that differ from their defaults. */
 static void print_pairs(const struct recipe *recipe, char *text, size_t bytes) {
     char smoothed[24] = "";
     const char *kind = recipe->dpo_loss == PAIR_LOSS_SIGMOID ? "" : pair_loss_name(recipe->dpo_loss);
@@ -341,8 +341,7 @@ static void print_prediction(FILE *out, const struct session_plan *plan, const s
     stages_table_print(out, plan);
 }
 
-/* Trials as they are printed: of the Pareto front, which has less of device memory than any that is faster, or not.
- */
+/* Trials as printed. On the Pareto front: needs less device memory than any faster one. */
 struct listed {
     const struct trial *trial;
     bool on_pareto_front;
@@ -355,7 +354,7 @@ static int by_time(const void *left, const void *right) {
            (a->tier_bytes[TIER_DEVICE] < b->tier_bytes[TIER_DEVICE]);
 }
 
-/* The Pareto front but for the winner, and the runners-up that are not of it; returns their number. */
+/* The Pareto front without the winner, and the runners-up outside of it; returns their number. */
 static size_t list_others(const struct search_result *search, struct listed *out) {
     size_t count = 0, pareto_front_count = 0;
     for (size_t i = 1; i < search->pareto_front.count; i++)
@@ -398,7 +397,7 @@ static void print_search(FILE *out, const struct session_plan *plan) {
     print_others(out, plan);
 }
 
-/* What weights in fewer bits take, and what their numbers would. */
+/* Prints the bytes of quantized weights, and their unquantized size. */
 static void print_base(FILE *out, const struct session_plan *plan) {
     const struct graph *graph = programs_main(&plan->programs)->graph;
     int64_t stored = 0, plain = 0;

@@ -47,7 +47,7 @@ static bool is_measured(const struct cluster_rates *rates, enum activity activit
 static void print_slowdowns(FILE *out, const struct cluster_rates *rates) {
     if (!is_measured(rates, ACTIVITY_COPY) && !is_measured(rates, ACTIVITY_DISK_READ) &&
         !is_measured(rates, ACTIVITY_MESSAGE))
-        return; /* nothing to be next to */
+        return; /* no concurrent activity */
     fprintf(out, "\n%-18s", "times as long");
     for (enum activity b = 0; b < ACTIVITY_COUNT; b++)
         if (is_measured(rates, b)) fprintf(out, " %18s", activity_name(b));
@@ -82,7 +82,7 @@ static void print_pairs(FILE *out, const struct cluster_links *links) {
             fastest->first, fastest->second);
 }
 
-/* Where the pairs' rates say more than the mesh does. */
+/* Prints the rates of pairs if they say more than the mesh does. */
 static void print_rows(FILE *out, const struct cluster_links *links) {
     const struct link_rows *rows = &links->rows;
     if (rows->rows == 0) return;
@@ -93,7 +93,7 @@ static void print_rows(FILE *out, const struct cluster_links *links) {
             link_rows_are_nodes(links) ? ": the nodes" : ": not the nodes; order the ranks so, with --nodes");
 }
 
-/* Operations as a table: a row for each kind, group and algorithm, a column for each size. */
+/* Collectives as a table: a row for each kind, group and algorithm, a column for each size. */
 static void print_operations(FILE *out, const struct cluster_links *links) {
     for (int i = 0; i < links->point_count; i++) {
         const struct link_point *point = &links->points[i], *before = i > 0 ? point - 1 : NULL;

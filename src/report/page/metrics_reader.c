@@ -9,16 +9,16 @@
 #include "base/json.h"
 #include "report/page/page.h"
 
-/* What becomes of the lines. */
+/* Receiver of the lines. */
 struct line_taker {
     void *payload;
-    void (*forget)(void *payload); /* the file became shorter: all that was taken is void */
+    void (*forget)(void *payload); /* the file became shorter: discards everything taken so far */
     /* `text` ends with '\n' after `bytes`. */
     enum status (*take)(void *payload, const struct growing_file *reader, const char *text, size_t bytes);
 };
-/* "FILE: line N" of the line that is being taken; returns `text`. */
+/* "FILE: line N" of the current line; returns `text`. */
 enum { LINE_NAME_BYTES = 4096 + 32 };
-enum { METRIC_CURVES = METRIC_MFU }; /* those before it are drawn; of the others the last value is enough */
+enum { METRIC_CURVES = METRIC_MFU }; /* metrics before it are drawn; of the others only the last value is kept */
 
 /* The file need not exist. The caller closes. */
 static enum status growing_file_open(const char *path, size_t max_line_bytes, struct growing_file *out) {
@@ -36,7 +36,7 @@ static char *growing_file_name(const struct growing_file *reader, char text[LINE
     return text;
 }
 
-/* Takes the whole lines of a piece; `taken` are their bytes. */
+/* Takes the complete lines of a piece; `taken` is their size in bytes. */
 static enum status take_piece(struct growing_file *reader, const struct line_taker *taker, const char *piece,
                               size_t bytes, size_t *taken) {
     for (*taken = 0; *taken < bytes;) {
@@ -75,10 +75,10 @@ static enum status read_on(struct growing_file *reader, const struct line_taker 
     }
 }
 
-/* Takes on to the last whole line. BAD_INPUT for what is no regular file and "FILE: line N: longer than …"; else what
- * `take` returned. */
+/* Takes lines up to the last complete one. BAD_INPUT if it is no regular file, and "FILE: line N: longer than …";
+ * otherwise the status of `take`. */
 static enum status growing_file_advance(struct growing_file *reader, const struct line_taker *taker) {
-    /* O_NONBLOCK: a FIFO given by mistake must be refused, not waited for. */
+    /* O_NONBLOCK: a FIFO given by mistake must be rejected, not waited for. */
     int file = open(reader->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0 && errno == ENOENT) return STATUS_OK;
     if (file < 0) return read_failed(reader);
@@ -138,7 +138,7 @@ static const char *skip_spaces(const char *c) {
     return c;
 }
 
-/* A key between its quotes; returns what comes after the colon, NULL when it is none. */
+/* A quoted key; returns the position after the colon, NULL if it is no key. */
 static const char *scan_key(const char *c, const char **key, size_t *length) {
     if (*c++ != '"') return NULL;
     *key = c;
@@ -150,7 +150,7 @@ static const char *scan_key(const char *c, const char **key, size_t *length) {
     return *c == ':' ? skip_spaces(c + 1) : NULL;
 }
 
-/* A number by JSON's grammar, which is narrower than strtod's. */
+/* A number by JSON's grammar, which is stricter than strtod's. */
 static const char *scan_number(const char *c, double *value, bool *whole) {
     const char *start = c, *digits;
     if (*c == '-') c++;
@@ -179,7 +179,7 @@ static bool is_name(const char *key, size_t length, const char *name) {
     return strlen(name) == length && memcmp(key, name, length) == 0;
 }
 
-/* Sets the field that the key names; false where the line is not to be read so. */
+/* Sets the field that the key names; false if the scanner cannot read the line. */
 static bool take_field(struct metrics_line *line, const char *key, size_t length, double value, bool whole) {
     if (is_name(key, length, "step")) {
         bool good = line->step == 0 && whole && value >= 1 && value <= 9007199254740992.0;
@@ -188,7 +188,7 @@ static bool take_field(struct metrics_line *line, const char *key, size_t length
     }
     for (int i = 0; i < METRIC_COUNT; i++) {
         if (!is_name(key, length, metric_name((enum metric)i))) continue;
-        if (!isnan(line->values[i])) return false; /* twice */
+        if (!isnan(line->values[i])) return false; /* duplicate */
         line->values[i] = value;
         return true;
     }
@@ -244,7 +244,7 @@ void samples_reader_close(struct samples_reader *reader) {
     *reader = (struct samples_reader){0};
 }
 
-/* The text, or its first bytes as far as whole characters go, with an ellipsis. */
+/* The text, or its first bytes, cut between characters, with an ellipsis. */
 static json_t *short_text(const char *text) {
     size_t bytes = strlen(text);
     if (bytes <= SAMPLE_TEXT_BYTES_MAX) return json_string(text);
@@ -266,7 +266,7 @@ static enum status read_sample(const char *name, const json_t *object, json_t **
     return *out ? STATUS_OK : status_no_memory(strlen(text), "a sample");
 }
 
-/* Every second one goes, and of those to come every second one stays out. */
+/* Removes every second sample; from now on every second new one is skipped. */
 static void halve_samples(struct samples_reader *reader) {
     for (size_t i = json_array_size(reader->kept); i-- > 0;)
         if (i % 2 == 1) json_array_remove(reader->kept, i);
@@ -302,7 +302,7 @@ json_t *samples_reader_to_json(const struct samples_reader *reader) {
     return json_pack("{s:I, s:o}", "count", (json_int_t)reader->count, "kept", json_unless(failed, kept));
 }
 
-enum { LINE_BYTES_MAX = 1 << 23 }; /* a line has about 250, one of experts a few for each */
+enum { LINE_BYTES_MAX = 1 << 23 }; /* a line has about 250, and a few per expert */
 
 /* Lines of Ballast 0.1.0. */
 static const struct json_renamed renamed[] = {{"expert_least", "expert_min"}, {"expert_most", "expert_max"}};
@@ -376,7 +376,7 @@ static enum status keep_replan(struct metrics_reader *reader, json_t *object) {
     return STATUS_OK;
 }
 
-/* A change of the plan, what other programs wrote, or what is wrong. */
+/* Parses a change of the plan, lines of other programs, and invalid lines. */
 static enum status parse_line(struct metrics_reader *reader, const char *name, const char *text, size_t bytes,
                               struct metrics_line *out) {
     json_auto_t *object = NULL;

@@ -28,19 +28,19 @@ enum metric {
 #undef METRIC_ENUM
 };
 
-/* A text file read line by line as it grows: each call takes the whole lines that were added since the last one, so
- * that what a run writes can be followed without asking the run. */
+/* A text file read line by line as it grows. Each call takes the complete lines added since the last one, so a run can
+ * be followed through its files alone. */
 
 struct growing_file {
     char *path;
     size_t max_line_bytes;
-    int64_t offset, lines; /* bytes and lines that were read */
+    int64_t offset, lines; /* bytes and lines read */
 };
 
-/* A curve of any length in bounded memory: neighbouring samples share a bucket, which keeps the least and the most of
- * them, so that no peak is lost however many there are. */
+/* A curve of any length in bounded memory. Adjacent samples share a bucket, which keeps their minimum and maximum, so
+ * no peak is lost. */
 
-enum { CURVE_BUCKETS = 1024 }; /* about as many as a wide screen has columns for */
+enum { CURVE_BUCKETS = 1024 }; /* about the number of columns of a wide screen */
 
 struct curve_bucket {
     int64_t last_step; /* of its samples */
@@ -52,38 +52,38 @@ struct curve_bucket {
 struct curve {
     struct curve_bucket buckets[CURVE_BUCKETS];
     int count;
-    int64_t share; /* samples that fill a bucket: a power of two, doubled when all buckets are full; 0: nothing yet */
+    int64_t share; /* samples per bucket: a power of two, doubled when all buckets are full; 0: empty */
 };
 
-/* Steps must not go down. What is not finite is left out. Amortised time is constant. */
+/* Steps must not decrease. Omits values that are not finite. Takes amortized constant time. */
 void curve_add(struct curve *curve, int64_t step, double value);
-/* {"step": [last of each bucket], "mean": [], "low": [], "high": []}; low and high only where they differ from the mean
- * somewhere. NULL when out of memory. */
+/* {"step": [last of each bucket], "mean": [], "low": [], "high": []}; low and high only if they differ from the mean
+ * somewhere. NULL if out of memory. */
 json_t *curve_to_json(const struct curve *curve);
 
-/* A line of metrics.jsonl as Ballast writes it, read without a tree: a million lines take 3 s of processor time,
- * not 12. */
+/* Scans a line of metrics.jsonl as Ballast writes it, without a JSON tree: a million lines take 3 s of processor time
+ * instead of 12. */
 
-/* What a line says. NaN: nothing, or null. */
+/* Values of a line. NaN: missing, or null. */
 struct metrics_line {
     int64_t step;
     double values[METRIC_COUNT];
-    json_t *expert_slots; /* NULL: none, as in every line that is scanned */
+    json_t *expert_slots; /* NULL: none, as in every scanned line */
 };
 
-/* A flat object of numbers and nulls without escapes, "step" a whole number from 1 that comes once. False for every
- * other line, also for those that are JSON all the same: a JSON reader then has the word. `line` ends with '\n'. */
+/* Scans a flat object of numbers and nulls without escapes, with one "step", an integer from 1. False for every other
+ * line, including other valid JSON, which a JSON reader then parses. `line` ends with '\n'. */
 bool metrics_line_scan(const char *line, struct metrics_line *out);
 
-/* Reads RUN_DIR/samples.jsonl as it grows: what the model wrote while it was trained. A bounded number is kept, evenly
- * from all, and always the last. */
+/* Reads RUN_DIR/samples.jsonl, the model's text samples, as it grows. Keeps a bounded number, evenly spread, and always
+ * the last. */
 
-/* Texts are cut to so many bytes, which fill some screens; the file has all of them. */
+/* Texts are cut to this size, which fills some screens; the file has the full texts. */
 enum { SAMPLES_MAX = 128, SAMPLE_TEXT_BYTES_MAX = 4000 };
 
 struct samples_reader {
     struct growing_file lines;
-    int64_t count, stride; /* of all there were; each so many one is kept */
+    int64_t count, stride; /* of all samples; one in `stride` is kept */
     json_t *kept;          /* [{"step", "prompt", "text"}] */
     json_t *last;          /* the newest; NULL: none */
 };
@@ -93,7 +93,7 @@ enum status samples_reader_open(const char *path, struct samples_reader *out);
 void samples_reader_close(struct samples_reader *reader);
 /* BAD_INPUT "FILE: line N: FIELD: …". */
 enum status samples_reader_advance(struct samples_reader *reader);
-/* {"count", "kept": [{"step", "prompt", "text"}]}, by their steps; NULL when out of memory. */
+/* {"count", "kept": [{"step", "prompt", "text"}]}, in the order of steps; NULL if out of memory. */
 json_t *samples_reader_to_json(const struct samples_reader *reader);
 
 const char *metric_name(enum metric metric);
@@ -105,17 +105,17 @@ struct metrics_reader {
     double last[METRIC_COUNT];
     double min_val_loss;  /* NaN: none */
     struct curve *curves; /* METRIC_CURVES */
-    json_t *expert_slots; /* by layer and expert, of the last line that has them; NULL: none has */
+    json_t *expert_slots; /* by layer and expert, of the last line with experts; NULL: there is none */
     int64_t expert_step;  /* of that line */
-    json_t *replans;      /* the lines of the last changes of the plan, at most METRIC_REPLANS */
+    json_t *replans;      /* lines of the last changes of the plan, at most METRIC_REPLANS */
 };
 enum { METRIC_REPLANS = 16 };
 
-/* The file need not exist. NaN where nothing was read. The caller closes. */
+/* The file need not exist. Values not read are NaN. The caller closes. */
 enum status metrics_reader_open(const char *path, struct metrics_reader *out);
 void metrics_reader_close(struct metrics_reader *reader);
-/* Reads on to the last whole line; from the start where the file became shorter. BAD_INPUT "FILE: line N: FIELD: …". */
+/* Reads up to the last complete line; from the start if the file became shorter. BAD_INPUT "FILE: line N: FIELD: …". */
 enum status metrics_reader_advance(struct metrics_reader *reader);
 /* {"step", "val_step", "last": {NAME: value or null}, "min_val_loss", "curves": {NAME: curve_to_json}, "experts":
- * {"step", "slots"} or null, "replans": [the lines of metrics.jsonl]}; NULL when out of memory. */
+ * {"step", "slots"} or null, "replans": [the lines of metrics.jsonl]}; NULL if out of memory. */
 json_t *metrics_reader_to_json(const struct metrics_reader *reader);

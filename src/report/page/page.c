@@ -21,9 +21,9 @@ struct page_run {
     char *folder;
     struct metrics_reader metrics;
     struct samples_reader samples;
-    struct page_run *compared; /* NULL: none; of it directory and metrics alone are used */
+    struct page_run *compared; /* NULL: none; only its directory and metrics are used */
     int64_t step_tokens;       /* of `compared` */
-    json_t *fixed;             /* all but the metrics, as of its revision; NULL: not read yet */
+    json_t *fixed;             /* all except the metrics, at its revision; NULL: not read yet */
     char revision[PAGE_REVISION_BYTES];
 };
 
@@ -33,7 +33,7 @@ static const char *last_part(const char *path) {
     return slash && slash[1] ? slash + 1 : path;
 }
 
-/* The plan's own fields by plan_from_json, and those that are only shown. */
+/* Checks the plan's own fields by plan_from_json, and fields that are only shown. */
 static enum status check_plan(const char *path, const json_t *object) {
     struct plan plan;
     double step_s;
@@ -74,14 +74,14 @@ static json_t *brief_fields(const json_t *config) {
     return kept;
 }
 
-/* Where sizes stand: a model with vision has those of its text model by themselves. */
+/* Object of the sizes: a model with vision has those of its text model in a separate object. */
 static const json_t *sizes_of(const json_t *config) {
     const json_t *text = json_object_get(config, "text_config");
     return json_is_object(text) ? text : config;
 }
 
-/* What config.json, or the preset, says of the (text) model, short values only; NULL for a model that has moved away,
- * which leaves its name. */
+/* Short values of the (text) model's config.json, or of the preset's. NULL for a model that has moved; its name
+ * remains. */
 static enum status read_model(const char *folder, json_t **out) {
     AUTO_FREE char *path = path_join(folder, "config.json");
     json_auto_t *config = NULL;
@@ -94,13 +94,13 @@ static enum status read_model(const char *folder, json_t **out) {
     return status == STATUS_BAD_INPUT ? STATUS_OK : status;
 }
 
-/* Sets a field of the document. NULL: there was no memory for the value. */
+/* Sets a field of the document. NULL: out of memory for the value. */
 static enum status put(json_t *document, const char *field, json_t *value) {
     if (json_object_set_new(document, field, value) == 0) return STATUS_OK;
     return status_no_memory(0, "the page's data");
 }
 
-/* directory: "" where there is none. */
+/* directory: "" if there is none. */
 static enum status begin_document(const char *kind, const char *name, const char *folder, const char *model,
                                   json_t **out) {
     *out = json_pack("{s:i, s:s, s:s, s:s, s:s, s:s}", "version", PAGE_DATA_VERSION, "ballast", BALLAST_VERSION, "kind",
@@ -165,7 +165,7 @@ void page_run_close(struct page_run *run) {
     mem_free(run);
 }
 
-/* Of what the page shows besides the metrics: sizes and times of the files, by FNV-1a. */
+/* Revision of everything on the page except the metrics: sizes and times of the files, by FNV-1a. */
 static enum status find_revision(const struct page_run *run, char revision[PAGE_REVISION_BYTES]) {
     static const char *const names[] = {"run.json", "plan.json", "timeline.json", "predicted.json"};
     uint64_t sum = 14695981039346656037u;
@@ -223,7 +223,7 @@ static enum status put_timeline(struct page_run *run, json_t *document, const ch
     return put(document, field, timeline ? timeline : json_null());
 }
 
-/* run.json's plan, or plan.json's, which knows what the program takes. */
+/* The plan of plan.json, which has the program's memory, else that of run.json. */
 static enum status put_plan(struct page_run *run, json_t *document, const json_t *settings) {
     json_t *plan = NULL;
     AUTO_FREE char *path = path_join(run->folder, "plan.json");
@@ -242,7 +242,7 @@ static enum status begin_run(struct page_run *run, const char *model, json_t **o
     return put(*out, "resume", json_sprintf("ballast resume %s", path_for_shell(folder, argument)));
 }
 
-/* run.json is read twice: strictly, for what is wrong with it, and as it is, to be shown. */
+/* Reads run.json twice: strictly, to find errors, and unchanged, to show it. */
 static enum status put_settings(struct page_run *run, json_t **out) {
     AUTO(run_settings_free) struct run_settings settings = {0};
     AUTO_FREE char *path = path_join(run->folder, "run.json");
@@ -275,7 +275,7 @@ enum status page_run_data(struct page_run *run, json_t **out) {
     char revision[PAGE_REVISION_BYTES];
     TRY(find_revision(run, revision));
     if (!run->fixed || strcmp(revision, run->revision) != 0) TRY(read_fixed(run, revision));
-    json_auto_t *document = json_object(); /* json_copy would leave out what it has no memory for */
+    json_auto_t *document = json_object(); /* json_copy would silently omit values if out of memory */
     bool copied = document && json_object_update(document, run->fixed) == 0;
     TRY(copied ? put_metrics(run, document) : status_no_memory(0, "the page's data"));
     TRY(put_samples(run, document));
@@ -291,9 +291,9 @@ enum status page_run_end(const char *run_folder, json_t *document) {
     return put(document, "end", json_pack("{s:s, s:s}", "state", run_state_name(state), "message", message));
 }
 
-enum { NUMBER_DIGITS = 9 }; /* a drawing needs no more, and the file is half as long */
+enum { NUMBER_DIGITS = 9 }; /* enough for a drawing, at half the file size */
 
-/* JSON allows these only in strings, where \u does as well; in HTML they would begin or end something. */
+/* JSON allows these only in strings, where \u works as well. In HTML they are markup. */
 static const char *escape_of(char c) {
     switch (c) {
     case '<': return "\\u003c";
@@ -356,7 +356,7 @@ char *page_make(const json_t *document, size_t *bytes) {
     X("metrics/last/mfu", "ballast_mfu_ratio", "gauge", "Model FLOPs a second over the machine's matrix rate")         \
     X("metrics/last/device_bytes", "ballast_memory_resident_bytes", "gauge", "Of the device arena, in memory now")
 
-/* "a/b/c": fields of objects in one another. */
+/* "a/b/c": fields of nested objects. */
 static const json_t *find(const json_t *document, const char *path) {
     char key[64];
     for (const char *slash = path; document && slash; path = slash + 1) {
@@ -377,7 +377,7 @@ static enum status print_value(struct text_buffer *text, const json_t *value) {
     return text_print(text, " %.17g\n", json_real_value(value));
 }
 
-/* A label's value: a name from a plan file, with what would end it escaped. */
+/* A label's value: a name from a plan file, escaped. */
 static enum status print_label(struct text_buffer *text, const char *value) {
     for (const char *c = value; *c; c++) {
         if (*c == '\n')
@@ -413,7 +413,7 @@ static enum status print_samples(struct text_buffer *text, const json_t *documen
     const char *last = "";
     for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
         const json_t *value = find(document, samples[i][0]);
-        if (!json_is_number(value) || strcmp(last, samples[i][1]) == 0) continue; /* the first that is known */
+        if (!json_is_number(value) || strcmp(last, samples[i][1]) == 0) continue; /* the first known one */
         last = samples[i][1];
         TRY(print_head(text, samples[i][1], samples[i][2], samples[i][3]));
         TRY(text_print(text, "%s", samples[i][1]));

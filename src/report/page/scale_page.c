@@ -6,7 +6,7 @@
 #include "base/folder.h"
 #include "search/scale/forecast.h"
 
-/* An axis: values `low` to `high` are drawn from pixel `from` to `to`, by their logarithms or as they are. */
+/* An axis: maps values `low` to `high` to pixels `from` to `to`, logarithmically or linearly. */
 struct svg_axis {
     double low, high, from, to;
     bool logarithmic;
@@ -16,12 +16,12 @@ struct svg_axis {
 struct svg_frame {
     const char *title, *across, *up;
     struct svg_axis x, y;
-    enum status (*x_label)(struct text_buffer *out, double value); /* how a tick's value is written */
+    enum status (*x_label)(struct text_buffer *out, double value); /* formats a tick's value */
     enum status (*y_label)(struct text_buffer *out, double value);
 };
 enum { SVG_WIDTH = 720, SVG_HEIGHT = 400, SVG_LEFT = 84, SVG_RIGHT = 700, SVG_TOP = 44, SVG_BOTTOM = 340 };
 
-/* Appends a text with what XML and HTML would read as markup escaped. */
+/* Appends a text with XML and HTML markup escaped. */
 static enum status svg_text(struct text_buffer *out, const char *text) {
     for (const char *at = text; *at; at++) {
         const char *escaped = *at == '<'   ? "&lt;"
@@ -53,14 +53,14 @@ static double tick_step(double extent, int max) {
 
 enum { TICKS_MAX = 24 };
 
-/* Logarithmic: 1, 2 and 5 times each power of ten; of two decades and more the powers alone. */
+/* Logarithmic: 1, 2 and 5 times each power of ten; for two decades and more, only the powers. */
 static int find_ticks(const struct svg_axis *axis, double out[TICKS_MAX]) {
     int count = 0;
     if (!axis->logarithmic) {
         double step = tick_step(axis->high - axis->low > 0 ? axis->high - axis->low : 1, 7);
         for (double at = ceil(axis->low / step - 1e-9) * step; at <= axis->high + 1e-9 * step && count < TICKS_MAX;
              at += step)
-            out[count++] = fabs(at) < 1e-9 * step ? 0 : at; /* not -0 */
+            out[count++] = fabs(at) < 1e-9 * step ? 0 : at; /* avoids -0 */
         return count;
     }
     bool powers = axis->high / axis->low > 2000;
@@ -110,7 +110,7 @@ static enum status svg_axes(struct text_buffer *out, const struct svg_frame *fra
     return text_print(out, "</text>\n");
 }
 
-/* <svg>, the title, both axes with ticks at round values and lines behind what is drawn next. `height` of the whole. */
+/* <svg>, the title, both axes with ticks at round values, and grid lines behind the drawing. `height` is the total. */
 static enum status svg_begin(struct text_buffer *out, const struct svg_frame *frame, int height) {
     TRY(text_print(out,
                    "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
@@ -162,10 +162,10 @@ static const struct {
     [SCALE_PLOT_MEMORY] = {"memory", "Bytes of a rank of each stage at its peak."},
 };
 const char *scale_plot_name(enum scale_plot plot) { return plots[plot].name; }
-/* What the drawing says, in a sentence. */
+/* The drawing's caption. */
 static const char *scale_plot_caption(enum scale_plot plot) { return plots[plot].caption; }
 
-/* Whether there is something to draw. */
+/* Whether there is anything to draw. */
 static bool scale_plot_has(const struct scale_picture *picture, enum scale_plot plot) {
     switch (plot) {
     case SCALE_PLOT_PARETO_FRONT: return picture->pareto_front_count > 0;
@@ -186,8 +186,8 @@ struct svg_point {
 };
 struct svg_line {
     struct svg_point (*point)(const struct scale_picture *picture, size_t i);
-    size_t count, marked; /* which point stands out; `count`: none */
-    double width, radius; /* of the line, and of the mark that stands out */
+    size_t count, marked; /* index of the highlighted point; `count`: none */
+    double width, radius; /* of the line, and of the highlighted mark */
 };
 
 static enum status draw_line(const struct scale_picture *picture, const struct svg_frame *frame,
@@ -282,7 +282,7 @@ static enum status draw_curve(const struct scale_picture *picture, struct text_b
     return svg_end(out);
 }
 
-/* --- keys of colours, below a drawing --- */
+/* --- color keys, below a drawing --- */
 
 struct part {
     const char *name, *color;
@@ -298,7 +298,7 @@ static enum status draw_key(struct text_buffer *out, const struct part *parts, i
     return STATUS_OK;
 }
 
-/* Stages that are drawn: of many, some that lie evenly from the first to the last. */
+/* Number of stages to draw: if there are many, some spread evenly from the first to the last. */
 static int32_t stages_shown(int32_t stages) { return stages < ROWS_MAX ? stages : ROWS_MAX; }
 static int32_t stage_of_row(int32_t row, int32_t stages) {
     int32_t shown = stages_shown(stages);
@@ -312,14 +312,14 @@ static enum status draw_stage_names(struct text_buffer *out, int32_t stages, dou
     return STATUS_OK;
 }
 
-/* --- when a rank of each stage does what --- */
+/* --- activity of a rank of each stage over time --- */
 
 static const struct part kinds[REPLAY_KIND_COUNT] = {
     [REPLAY_FORWARD] = {"forward", "#3b82c4"}, [REPLAY_BACKWARD] = {"backward", "#e8963a"},
     [REPLAY_UPDATE] = {"update", "#4f9d55"},   [REPLAY_GATHER] = {"gather", "#8f79d6"},
     [REPLAY_REDUCE] = {"reduce", "#d8745a"},   [REPLAY_HAND_OUT] = {"hand out", "#cf7fc0"}};
 
-/* A run of instructions of one kind without a gap that could be seen is one bar. */
+/* Instructions of one kind without a visible gap are one bar. */
 static enum status draw_bars(struct text_buffer *out, const struct replay *replay, int32_t stage,
                              enum replay_queue queue, const struct svg_axis *x, double top) {
     double from = 0, to = -1;
@@ -423,7 +423,7 @@ enum status scale_plot_draw(const struct scale_picture *picture, enum scale_plot
     }
 }
 
-/* "<!doctype html>" is how `ballast` knows its pages when it replaces one. */
+/* `ballast` recognizes its pages by "<!doctype html>" when it replaces one. */
 static const char HEAD[] =
     "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
     "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"

@@ -27,7 +27,7 @@ static bool is_port(const char *text) {
     return sscanf(text, "%d", &port) == 1 && port <= 65535;
 }
 
-/* Cuts the text in two; the host is loopback where there is none. */
+/* Splits the address; the default host is loopback. */
 static enum status split(const char *address, char host[LISTEN_HOST_BYTES], const char **port) {
     const char *colon = strrchr(address, ':');
     const char *from = address, *to = colon ? colon : address;
@@ -93,9 +93,9 @@ enum status listen_at(const char *address, struct listener *out) {
     return status;
 }
 
-/* What visitors can take together: 32 connections of 16 KiB, none idle for longer than 15 s. */
+/* Limits for all visitors together: 32 connections of 16 KiB, none idle for longer than 15 s. */
 enum { CONNECTIONS_MAX = 128, CONNECTION_BYTES = 1 << 14, CONNECTION_IDLE_S = 5 };
-/* However often it is asked for, an answer is made at most four times a second: the rest of the time is the step's. */
+/* An answer is made at most four times a second, whatever the requests, to leave time for the step. */
 enum { ANSWER_LASTS_NS = 250 * 1000 * 1000 };
 enum { HOST_BYTES = 256 };
 
@@ -110,11 +110,11 @@ struct answer {
 struct server {
     struct MHD_Daemon *daemon;
     struct listener listener;
-    char machine[HOST_BYTES];          /* its name */
-    char canonical[HOST_BYTES];        /* the resolver's name for it; "" where it has none */
-    char url[LISTEN_HOST_BYTES + 280]; /* of the machine by its name, too */
+    char machine[HOST_BYTES];          /* hostname */
+    char canonical[HOST_BYTES];        /* the resolver's full name for it; "" if there is none */
+    char url[LISTEN_HOST_BYTES + 280]; /* uses the machine's name if it listens on all addresses */
     char *run_folder;
-    /* Of the server's one thread from here on. */
+    /* Used only by the server's thread from here on. */
     struct page_run *run;
     struct answer answers[RESOURCE_COUNT];
 };
@@ -177,7 +177,7 @@ static enum MHD_Result refuse(struct MHD_Connection *connection, unsigned code, 
     return result;
 }
 
-/* The host of a Host header: without its port and the brackets of an address. */
+/* The host of a Host header, without its port and an address's brackets. */
 static bool copy_host(const char *header, char host[HOST_BYTES]) {
     bool bracketed = header[0] == '[';
     const char *from = header + bracketed;
@@ -192,15 +192,15 @@ static bool is_address(const char *host) {
     return inet_pton(AF_INET, host, &address) == 1 || inet_pton(AF_INET6, host, &address) == 1;
 }
 
-/* "box.example.org" is also called "box" and "box.local". */
+/* "box.example.org" also matches "box" and "box.local". */
 static bool is_named(const char *host, const char *machine) {
     size_t first = strcspn(machine, ".");
     if (strcasecmp(host, machine) == 0) return true;
     return first > 0 && strncasecmp(host, machine, first) == 0 && (!host[first] || !strcasecmp(host + first, ".local"));
 }
 
-/* A web page elsewhere can have its own name lead here, and would then read the answer as its own (DNS rebinding). So
- * any address is answered to, and of names those of this machine. */
+/* Prevents DNS rebinding: a web page elsewhere could point its own name here and read the answer as its own. So the
+ * server answers requests to any address, but only to this machine's names. */
 static bool host_is_mine(const struct server *server, struct MHD_Connection *connection) {
     const char *header = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
     char host[HOST_BYTES];
@@ -211,7 +211,7 @@ static bool host_is_mine(const struct server *server, struct MHD_Connection *con
     return is_named(host, server->machine) || (server->canonical[0] && strcasecmp(host, server->canonical) == 0);
 }
 
-/* The step has the processor first. On Linux a priority is a thread's. */
+/* Lowers this thread's priority below the step's. On Linux priorities are per thread. */
 static void step_back(void) {
     static _Thread_local bool done;
     if (!done) (void)setpriority(PRIO_PROCESS, 0, 19);
@@ -237,7 +237,7 @@ static enum MHD_Result answer(void *payload, struct MHD_Connection *connection, 
     return refuse(connection, MHD_HTTP_NOT_FOUND, "there are /, /data.json, /changes.json and /metrics");
 }
 
-/* The thread takes none of the signals that stop a run: it inherits a mask that blocks all. */
+/* The thread inherits a mask that blocks all signals, so it takes none that stop a run. */
 static struct MHD_Daemon *start_daemon(struct server *server) {
     sigset_t all, before;
     sigfillset(&all);
@@ -251,7 +251,7 @@ static struct MHD_Daemon *start_daemon(struct server *server) {
     return daemon;
 }
 
-/* Where the hostname is short, its full name, by which other machines reach it. */
+/* If the hostname is short, finds its full name, by which other machines reach it. */
 static void find_canonical(const char *machine, char canonical[HOST_BYTES]) {
     const struct addrinfo wanted = {.ai_flags = AI_CANONNAME, .ai_socktype = SOCK_STREAM};
     struct addrinfo *found;
@@ -260,7 +260,7 @@ static void find_canonical(const char *machine, char canonical[HOST_BYTES]) {
     freeaddrinfo(found);
 }
 
-/* An address that stands for all of this machine's leads nowhere from another one: its name does. */
+/* A wildcard address cannot be reached from another machine, so uses the machine's name. */
 static void name_url(struct server *server) {
     const struct listener *listener = &server->listener;
     if (gethostname(server->machine, HOST_BYTES - 1) != 0) server->machine[0] = '\0';
@@ -298,7 +298,7 @@ enum status server_open(const char *address, const char *run_folder, const char 
 
 void server_close(struct server *server) {
     if (!server) return;
-    if (server->daemon) MHD_stop_daemon(server->daemon); /* closes the socket too */
+    if (server->daemon) MHD_stop_daemon(server->daemon); /* also closes the socket */
     for (int i = 0; i < RESOURCE_COUNT; i++)
         if (server->answers[i].response) MHD_destroy_response(server->answers[i].response);
     page_run_close(server->run);

@@ -6,10 +6,10 @@
 #include "report/page/page.h"
 #include "search/sim/timeline.h"
 
-/* Files of older versions lack the last field. */
+/* Older files lack the last field. */
 enum { EVENT_FIELDS = 10, EVENT_FIELDS_MIN = 9, TIMELINE_STREAMS_MAX = 64 };
 
-/* The length of a list of the file; BAD_INPUT where it is none. */
+/* The length of a list in the file; BAD_INPUT if it is no list. */
 static enum status count_list(const char *name, const json_t *timeline, const char *field, int32_t *count) {
     const json_t *list = json_object_get(timeline, field);
     if (!json_is_array(list)) return status_set(STATUS_BAD_INPUT, "%s: %s: must be an array", name, field);
@@ -18,7 +18,7 @@ static enum status count_list(const char *name, const json_t *timeline, const ch
     return STATUS_OK;
 }
 
-/* The indices of an event, and the list that each is one of. */
+/* The index fields of an event, each into its own list. */
 enum { STREAM, NAME, BLOCK, SECTION, MICRO_BATCH, PHASE, INDICES };
 static const char *const lists[INDICES] = {
     [STREAM] = "streams", [NAME] = "names", [BLOCK] = "blocks", [SECTION] = "sections", [PHASE] = "phases"};
@@ -84,7 +84,7 @@ static int by_stream_and_time(const void *left, const void *right) {
     return (a->first > b->first) - (a->first < b->first);
 }
 
-/* From the file's order to that of the rows, in what is counted by it. */
+/* Converts indices from the file's order to that of the rows. */
 static enum status sort_rows(struct timeline_rows *rows) {
     struct timeline_row *items = rows->items.items;
     AUTO_FREE int32_t *places = mem_array(rows->items.count + 1, sizeof *places);
@@ -125,7 +125,7 @@ static int by_end(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-/* Of `count` events by end, how many ended by `time`. */
+/* Number of `count` events, sorted by end, that ended by `time`. */
 static size_t ended_by(struct timeline_row *const *events, size_t count, double time_us) {
     size_t low = 0;
     while (low < count) {
@@ -138,10 +138,10 @@ static size_t ended_by(struct timeline_row *const *events, size_t count, double 
     return low;
 }
 
-/* The event that let one begin, by time alone. `events`: all, by their ends. */
+/* Guesses the cause of an event by time alone. `events`: all, by their ends. */
 static struct timeline_row *guess_cause(const struct timeline_rows *rows, struct timeline_row *const *events,
                                         struct timeline_row *event) {
-    /* Between two instructions of a stream that stands still for nothing a runner needs some microseconds. */
+    /* A stream that waits for nothing still pauses some microseconds between two instructions. */
     double pause_us = fmin(20, 1e-3 * rows->end_us);
     struct timeline_row *before = event > rows->items.items && event[-1].stream == event->stream ? event - 1 : NULL;
     if (before && before->end_us >= event->start_us - pause_us) return before;
@@ -182,11 +182,11 @@ int32_t timeline_rows_find(const struct timeline_rows *rows, int32_t event) {
     return event < 0 ? -1 : (int32_t)low - 1;
 }
 
-/* Whether a row may take in the next one at this length: what is longer keeps a row of its own, and so do, as long as
- * they can be told apart, other phases and the chain. */
+/* Whether a row may absorb the next one at this length. Longer events keep their own rows. So do other phases and the
+ * chain, as long as they can be distinguished. */
 static bool joins(const struct timeline_row *row, const struct timeline_row *next, double length_us, bool all) {
     if (row->stream != next->stream || next->start_us - row->end_us >= length_us) return false;
-    if (next->end_us - row->start_us >= 2 * length_us) return false; /* else a row of short ones would have no end */
+    if (next->end_us - row->start_us >= 2 * length_us) return false; /* bounds the length of joined events */
     if (row->longest_us >= length_us || next->longest_us >= length_us) return false;
     return all || (row->phase == next->phase && row->chained == next->chained);
 }
@@ -217,15 +217,15 @@ static void join_below(struct timeline_rows *rows, double length_us, bool all) {
 }
 
 void timeline_rows_thin(struct timeline_rows *rows, size_t max) {
-    /* A screen shows a part in some thousands. Past a thousandth of the step, fewer rows matter more than what they
-     * are; past the whole step all rows of a stream are one. */
+    /* A screen resolves some thousandths. Beyond a thousandth of the step, fewer rows matter more than their kinds.
+     * Beyond the whole step, each stream becomes one row. */
     for (double part = 1.0 / 16384; rows->items.count > max && part < 4; part *= 2)
         join_below(rows, part * rows->end_us, part > 1.0 / 1024);
 }
 
 enum { TIMELINE_FILE_LIMIT_BYTES = 1 << 28, KINDS_MAX = 32, TIMELINE_BOUNDS_MAX = 6 };
 
-/* Tenths of a microsecond are enough for a drawing, and short in the file. */
+/* Tenths of a microsecond suffice for a drawing, and are short in the file. */
 static json_t *short_us(double us) { return json_real(round(us * 10) / 10); }
 
 static json_t *rows_to_json(const struct timeline_rows *rows) {
@@ -262,7 +262,7 @@ static json_t *parts_to_json(const json_t *timeline, const struct chain_part *pa
     return bounds;
 }
 
-/* Seconds of the chain by stream and phase; index phases + 1 holds events of none. */
+/* Seconds of the chain by stream and phase; index phases + 1 has events of none. */
 static json_t *bounds_to_json(const json_t *timeline, const struct timeline_rows *rows) {
     size_t phases = (size_t)rows->phases + 1, count = (size_t)rows->streams * phases;
     AUTO_FREE struct chain_part *parts = mem_array(count, sizeof *parts);
@@ -279,7 +279,7 @@ static json_t *bounds_to_json(const json_t *timeline, const struct timeline_rows
     return parts_to_json(timeline, parts, count);
 }
 
-/* A point's time and the sum of its bytes; negative when it is malformed. */
+/* A point's time and the sum of its bytes; negative if it is malformed. */
 static double point_bytes(const json_t *point, size_t kinds) {
     if (!json_is_array(point) || json_array_size(point) != kinds + 1) return -1;
     double sum = 0;
@@ -291,7 +291,7 @@ static double point_bytes(const json_t *point, size_t kinds) {
     return sum;
 }
 
-/* The highest and the lowest of each `bucket` neighbours, in their order. */
+/* The maximum and minimum of each `bucket` of adjacent points, in their order. */
 static void add_extremes(json_t **kept, const json_t *points, size_t from, size_t to, size_t kinds) {
     size_t high = from, low = from;
     for (size_t i = from; i < to; i++) {
@@ -360,7 +360,7 @@ static json_t *tiers_to_json(const json_t *timeline) {
     return made;
 }
 
-/* What the lists hold besides the events: texts, and the streams' sums. */
+/* Checks the lists other than events: texts, and the streams' sums. */
 static enum status check_lists(const char *name, const json_t *timeline) {
     static const char *const texts[] = {"names", "moves", "blocks", "sections", "phases"};
     const json_t *value;
@@ -387,7 +387,7 @@ static enum status check_lists(const char *name, const json_t *timeline) {
     return STATUS_OK;
 }
 
-/* Operations between ranks, where the step has such. */
+/* Checks collectives, if the step has any. */
 static enum status check_communication(const char *name, const json_t *timeline) {
     static const char *const numbers[] = {"seconds", "hidden_s", "in_node_bytes", "across_bytes", "read_bytes"};
     const json_t *object = json_object_get(timeline, "communication");
@@ -420,7 +420,7 @@ enum status page_timeline_make(const char *name, const json_t *timeline, json_t 
     TRY(json_require(name, timeline, "step_s"));
     TRY(json_read_double(name, timeline, "step_s", 0, 1e12, &step_s));
     TRY(timeline_rows_chain(&rows));
-    json_t *bounds = bounds_to_json(timeline, &rows); /* from all events, so before they are thinned */
+    json_t *bounds = bounds_to_json(timeline, &rows); /* from all events, so before thinning */
     json_t *step = json_object_get(timeline, "step");
     timeline_rows_thin(&rows, PAGE_TIMELINE_EVENTS);
 #define LIST(key) key, json_object_get(timeline, key)
@@ -445,7 +445,7 @@ json_t *trace_create(void) {
     return trace;
 }
 
-/* Where a timeline's events go, and as which process. */
+/* Destination and process of a timeline's events. */
 struct trace_process {
     json_t *out; /* traceEvents; borrowed */
     int number;
@@ -471,7 +471,7 @@ static enum status add_names(const struct trace_process *process, const char *ki
     return STATUS_OK;
 }
 
-/* The text that an index stands for; "" for -1. */
+/* The text of an index; "" for -1. */
 static const char *text_of(const struct trace_process *process, int list, int32_t index) {
     const json_t *texts = json_object_get(process->timeline, lists[list]);
     return index < 0 ? "" : json_string_value(json_array_get(texts, (size_t)index));
