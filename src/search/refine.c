@@ -260,7 +260,7 @@ static int32_t find_finer(struct search *search, const struct policy_class_numbe
     return found;
 }
 
-/* Whether candidate `a` comes first: it keeps more chunks, or as many with more buffers, up to `buffers`. */
+/* Whether `candidate` is preferred to `than`: it keeps more chunks, or as many with more buffers, up to `buffers`. */
 static bool is_fuller(const struct candidate *candidate, const struct candidate *than, int64_t buffers) {
     if (candidate->persistent != than->persistent) return candidate->persistent > than->persistent;
     return candidate->buffers > than->buffers && candidate->buffers <= buffers;

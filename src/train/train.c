@@ -222,7 +222,7 @@ static enum status run_to_end(struct train_run *run) {
     return status;
 }
 
-/* The path within `PATH:WEIGHT`, the weight kept. */
+/* Copies `PATH` or `PATH:WEIGHT` with an absolute path. */
 static enum status copy_argument(const char *argument, struct scratch *memory, const char **out) {
     size_t path_bytes;
     int64_t weight;

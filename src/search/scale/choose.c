@@ -8,7 +8,7 @@
 struct candidate {
     struct layout layout;
     double bytes; /* of a device at its peak */
-    double min_s; /* no step of it is faster */
+    double min_s; /* lower bound on its step */
 };
 
 struct candidates {
@@ -16,7 +16,7 @@ struct candidates {
     const struct calibration *calibration;
     VEC(struct candidate) list;
     int64_t layouts;
-    double fewest_bytes; /* of all layouts, also of those that do not fit */
+    double fewest_bytes; /* over all layouts, including those that do not fit */
 };
 
 static struct training job_of(const struct choice_request *request, const struct layout *layout) {
@@ -26,7 +26,7 @@ static struct training job_of(const struct choice_request *request, const struct
     return job;
 }
 
-/* The busiest stage's kernels alone, and a pipeline's filling: collectives and sending only add to them. */
+/* Counts only the busiest stage's kernels and the filling of a pipeline: collectives and sends only add to them. */
 static double bound_s(const struct job_costs *costs) {
     double pass = pass_s(&costs->layers.layer), layers = 0;
     for (int32_t chunk = 0; chunk < costs->pipeline.chunks; chunk++)
@@ -52,7 +52,7 @@ static enum status consider(const struct layout *layout, struct candidates *out)
     return vec_push(&out->list, one);
 }
 
-/* Nothing cut, optimizer states over all or in the node, and gradients and parameters with them. */
+/* Partitions: nothing cut; optimizer states over all ranks or in the node; also gradients and parameters with them. */
 static enum status consider_partitions(struct layout layout, struct candidates *out) {
     const struct choice_request *request = out->request;
     int64_t all = layout.data, node = request->cluster.network.devices / layout.tensor;
@@ -113,7 +113,7 @@ static enum status consider_meshes(struct candidates *out) {
 
 ORDER_BY_BOTH(by_bound, struct candidate, item->min_s, item->bytes)
 
-/* Whether something on the Pareto front is as small and at most so slow. */
+/* Whether a point of the Pareto front is as small and at most as slow. */
 static bool is_beaten(const struct choices *pareto_front, double seconds, double bytes) {
     for (size_t i = 0; i < pareto_front->list.count; i++) {
         const struct forecast *other = &pareto_front->list.items[i].forecast;
@@ -122,7 +122,7 @@ static bool is_beaten(const struct choices *pareto_front, double seconds, double
     return false;
 }
 
-/* Adds it and drops what it beats. */
+/* Adds a point and removes those that it dominates. */
 static enum status put_on_pareto_front(struct choices *pareto_front, struct choice choice) {
     size_t kept = 0;
     for (size_t i = 0; i < pareto_front->list.count; i++) {
@@ -134,7 +134,7 @@ static enum status put_on_pareto_front(struct choices *pareto_front, struct choi
     return vec_push(&pareto_front->list, choice);
 }
 
-/* By rising bounds; what cannot come onto the Pareto front any more is not simulated. */
+/* Simulates in the order of bounds. Skips layouts that cannot reach the Pareto front any more. */
 static enum status simulate_candidates(const struct candidates *candidates, struct choices *out) {
     const struct choice_request *request = candidates->request;
     for (size_t i = 0; i < candidates->list.count; i++) {

@@ -1,5 +1,6 @@
-/* Which layout, on how many devices: the Pareto front of peak memory against step time over tensor and pipeline
- * parallelism, partition of states, recomputation and micro-batch; and the curve over numbers of devices. */
+/* Chooses a layout and a number of devices. Layouts vary in tensor and pipeline parallelism, partition of states,
+ * recomputation and micro-batch. Computes the Pareto front of peak memory against step time, and the curve over numbers
+ * of devices. */
 #pragma once
 
 #include "base/base.h"
@@ -18,25 +19,26 @@ struct choice {
 };
 
 struct choices {
-    VEC(struct choice) list;    /* the Pareto front: ever faster, and ever more bytes a device */
-    int64_t layouts, simulated; /* that were considered; of these, simulated: no bound ruled them out */
+    VEC(struct choice) list;    /* the Pareto front: increasingly fast, with increasing bytes per device */
+    int64_t layouts, simulated; /* number considered; number simulated: those that no bound ruled out */
 };
 
-/* Layouts that fit the device tier and that no other beats in both time and bytes. NO_FIT, naming the least bytes,
- * where none fits; BAD_INPUT where the batch cannot be cut for the devices. The caller frees with choices_free. */
+/* Finds the layouts that fit the device tier and that no other beats in both time and bytes. NO_FIT, naming the minimum
+ * bytes, if none fits. BAD_INPUT if the batch cannot be divided among the devices. The caller frees with
+ * choices_free. */
 enum status choose_layouts(const struct choice_request *request, const struct calibration *calibration,
                            struct choices *out);
 void choices_free(struct choices *choices);
 /* The fastest of the Pareto front. */
 const struct choice *choices_fastest(const struct choices *choices);
 
-/* The fastest layout on so many devices, whatever request->devices says; *fits is false where there is none. FAILED
- * without memory. */
+/* The fastest layout on so many devices, instead of request->devices; *fits is false if there is none. FAILED without
+ * memory. */
 enum status choose_fastest(const struct choice_request *request, const struct calibration *calibration, int64_t devices,
                            struct choice *out, bool *fits);
 
 enum { CHOICE_CURVE_MAX = 40 }; /* up to four million devices */
-/* The fastest layout by number of devices: a node doubled, and three times that, from `min` to `max`. Returns how
- * many there are; numbers for which nothing fits are left out. FAILED without memory. */
+/* The fastest layout by number of devices, from `min` to `max`: a node times powers of two, and three times these.
+ * Returns the number of entries; numbers for which nothing fits are omitted. FAILED without memory. */
 enum status choose_curve(const struct choice_request *request, const struct calibration *calibration, int64_t min,
                          int64_t max, struct choice out[CHOICE_CURVE_MAX], int *count);

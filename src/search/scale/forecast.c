@@ -4,8 +4,8 @@
 
 enum { BYTES = 2 };
 
-/* What a layer keeps for its backward when nothing is computed again, in bytes (arXiv 2205.05198, equations 1 and 2,
- * without dropout's masks): inputs of norms and GEMMs, what the activation needs, scores where they are written. */
+/* Bytes that a layer keeps for its backward without recomputation: inputs of norms and GEMMs, inputs of the activation,
+ * and scores if they are written. By arXiv 2205.05198, equations 1 and 2, without dropout's masks. */
 static double layer_bytes(const struct training *job) {
     const struct transformer *model = &job->model;
     const struct layout *layout = &job->layout;
@@ -16,7 +16,7 @@ static double layer_bytes(const struct training *job) {
     double whole = 4 * (double)model->hidden / cut;
     double experts_per_token = model->experts > 0 ? (double)model->experts_a_token : 1;
     double parts = (queries + keys + experts_per_token * (model->gated ? 3 : 2) * (double)model->ffn) / across;
-    /* What is sent to experts, and comes back from them. */
+    /* Tokens sent to experts, and their results. */
     if (model->experts > 0) whole += 2 * experts_per_token * (double)model->hidden / cut;
     double bytes = BYTES * tokens * (whole + parts);
     bool scores = system_has(&job->system, WRITES_SCORES) && layout->recomputation != RECOMPUTE_ATTENTION;
@@ -39,7 +39,7 @@ static double norms_bytes(const struct training *job) {
     return BYTES * tokens * (2 * (double)job->model.hidden / cut + (double)job->model.ffn / across);
 }
 
-/* Kept of a layer from its forward to its backward. */
+/* Bytes of a layer kept from its forward to its backward. */
 static double kept_bytes(const struct training *job) {
     switch (job->layout.recomputation) {
     case RECOMPUTE_FULL: return input_bytes(job);
@@ -76,7 +76,7 @@ struct rank_memory rank_memory_of(const struct job_costs *costs, int32_t stage) 
     double passes = (double)pipeline_held(&costs->pipeline, stage), layers = (double)stage_layers(costs, stage, 0);
     double layer = layer_parameters(costs);
     double gathered = layout->partition.parameters > 1 ? layer * (2 * BYTES + (double)job->system.gradient_bytes) : 0;
-    double output = layout->pipeline > 1 ? input_bytes(job) : 0; /* of a stage: kept for its gradient to come */
+    double output = layout->pipeline > 1 ? input_bytes(job) : 0; /* of a stage: kept until its gradient arrives */
     struct rank_memory memory = {.states = state_bytes(costs, stage),
                                  .activations = passes * (layers * kept_bytes(job) + output)};
     memory.working = (double)job->system.buffer_bytes + gathered + logits_bytes(costs, stage) +
@@ -133,7 +133,7 @@ static enum status replay_micro_batches(const struct training *job, const struct
     return replay_run(replay);
 }
 
-/* A step of so many micro-batches: its seconds and instructions. */
+/* Simulates a step of so many micro-batches: its seconds and instructions. */
 static enum status simulate(const struct training *job, const struct calibration *calibration, int64_t micro_batches,
                             struct forecast *out) {
     AUTO(replay_free) struct replay replay = {0};
@@ -151,8 +151,8 @@ enum status forecast_timeline(const struct training *job, const struct calibrati
                                 fewest < job->layout.micro_batches ? fewest : job->layout.micro_batches, replay);
 }
 
-/* Once a pipeline is filled, each round of as many micro-batches as it has stages takes as long as the one before. So
- * of many rounds a few are simulated, and the others counted as the last of these. */
+/* Once a pipeline is filled, each round of as many micro-batches as stages takes equally long. So only some of many
+ * rounds are simulated, and the others are counted like the last of these. */
 static enum status simulate_rounds(const struct training *job, const struct calibration *calibration,
                                    struct forecast *out) {
     int64_t all = job->layout.micro_batches, round = job->layout.pipeline;

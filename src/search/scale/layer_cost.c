@@ -4,7 +4,7 @@
 
 enum { WEIGHT_BYTES = 2 };
 
-/* Data-parallel ranks, context ranks among them: they hold the same weights. */
+/* Data-parallel ranks, including context ranks, which hold the same weights. */
 static int64_t data_ranks(const struct training *job) { return job->layout.data * job->layout.context; }
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -14,20 +14,20 @@ static int64_t data_in_node(const struct training *job) {
     return smaller(in_node > 0 ? in_node : 1, data_ranks(job));
 }
 
-/* Of so many neighbours, which fill a node first. */
+/* A group of so many neighbors, which fill a node first. */
 static struct rank_group near_group(const struct training *job, int64_t ranks) {
     int64_t in_node = smaller(ranks, data_in_node(job));
     return (struct rank_group){in_node, (ranks + in_node - 1) / in_node};
 }
 
-/* Of so many, one from each of the groups of `apart` neighbours. */
+/* A group of so many ranks, one from each group of `apart` neighbors. */
 static struct rank_group far_group(const struct training *job, int64_t ranks, int64_t apart) {
     int64_t in_node = data_in_node(job) / smaller(apart, data_in_node(job));
     in_node = smaller(in_node > 0 ? in_node : 1, ranks);
     return (struct rank_group){in_node, (ranks + in_node - 1) / in_node};
 }
 
-/* Data-parallel ranks among whom experts are spread: neighbours, which fill a node first. */
+/* Data-parallel ranks that share experts: neighbors, which fill a node first. */
 static struct rank_group expert_group(const struct training *job) {
     return near_group(job, layout_expert_ranks(&job->layout));
 }
@@ -41,7 +41,7 @@ static struct collective_load collective_load_of(const struct fabric *fabric, en
     return (struct collective_load){seconds, fmin(1, busy)};
 }
 
-/* Among `ranks` who hold shards of parameters, with so many calls for the piece of each. */
+/* A collective among `ranks` that hold shards of parameters, with so many calls for the piece of each. */
 static struct collective_load shard_collective(const struct job_costs *costs, enum comm_kind kind, double bytes,
                                                int64_t ranks, int64_t calls) {
     const struct training *job = costs->job;
@@ -65,7 +65,7 @@ struct collective_load partition_gather_again(const struct job_costs *costs, dou
     return gather_among(costs, parameters, second > 0 ? second : costs->job->layout.partition.parameters);
 }
 
-/* Ballast scatters over all ranks, and those with the same shard gather it (search/policy_bound.h). */
+/* Ballast reduce-scatters over all ranks; then ranks with the same shard gather it (search/policy_bound.h). */
 static struct collective_load own_scatter(const struct job_costs *costs, double bytes) {
     const struct training *job = costs->job;
     int64_t cut = job->layout.partition.gradients, ranks = data_ranks(job);
@@ -85,17 +85,17 @@ struct collective_load partition_scatter(const struct job_costs *costs, double p
                             job->system.scatter_calls);
 }
 
-/* Ranks that share an update which is cut `cut` times, of those that hold the same. */
+/* Number of ranks that share an update cut `cut` times, among ranks that hold the same parameters. */
 static int64_t owners_of(int64_t cut, int64_t apart) { return cut > apart ? cut / apart : 1; }
 
-/* Where every rank owns a part of the update and takes its new weights from an all-gather, the sum is scattered. */
+/* If every rank owns a part of the update and gets new weights from an all-gather, the sum is a reduce-scatter. */
 struct collective_load partition_reduce(const struct job_costs *costs, double parameters, bool experts) {
     const struct training *job = costs->job;
     const struct partition_triple *cut = &job->layout.partition;
     bool own = system_has(&job->system, OWN_KERNELS);
     bool scatters =
         own ? cut->gradients > 1 : cut->optimizer == data_ranks(job) && !system_has(&job->system, BROADCASTS);
-    if (own && cut->parameters > 1) return (struct collective_load){0, 0}; /* partition_scatter adds over all */
+    if (own && cut->parameters > 1) return (struct collective_load){0, 0}; /* partition_scatter adds over all ranks */
     double bytes = (double)job->system.gradient_bytes * parameters / (double)cut->parameters;
     int64_t apart = experts ? layout_expert_ranks(&job->layout) : cut->parameters;
     struct rank_group group = far_group(job, data_ranks(job) / apart, apart);
@@ -115,7 +115,7 @@ struct collective_load partition_update(const struct job_costs *costs, double pa
     return out;
 }
 
-enum { BYTES = 2 }; /* of an element of activations and weights */
+enum { BYTES = 2 }; /* per element of activations and weights */
 
 struct rank_group tensor_group(const struct training *job) {
     int64_t ranks = job->layout.tensor, node = job->cluster.network.devices;
@@ -153,7 +153,7 @@ double weight_s(const struct layer_share *share, int64_t count, int64_t tokens, 
 static double attention_products_s(const struct layer_share *share, bool backward) {
     int64_t hidden = share->job->model.hidden, queries = transformer_query_width(&share->job->model);
     double inputs = 0;
-    if (is_own(share) && share->job->model.gated) { /* a GEMM each, as the decoders' weights are */
+    if (is_own(share) && share->job->model.gated) { /* one GEMM each, like the decoders' weights */
         int64_t keys = (share->keys_out - queries) / 2;
         inputs = weight_s(share, 1, share->tokens, one_or_more(queries / share->across), hidden, backward) +
                  2 * weight_s(share, 1, share->tokens, one_or_more(keys / share->across), hidden, backward);
@@ -229,7 +229,7 @@ static double own_elementwise_s(const struct layer_share *share, bool backward) 
         seconds +=
             own_s(share, OP_WORK_STREAM, 1, 2 * queries / across) + own_s(share, OP_WORK_STREAM, 1, 2 * keys / across);
     if (!backward) return seconds + own_norms_s(share, cut);
-    /* Of a norm: its gradient and its row read, the residual's gradient added to. */
+    /* A norm reads its gradient and its row, and adds to the residual's gradient. */
     double norm_bytes = 4 * BYTES * (double)share->tokens * (double)model->hidden / cut;
     return seconds + 2 * norm_gradient_s(share->gpu, model->hidden, norm_bytes) +
            own_s(share, OP_WORK_STREAM, 1, (double)(2 * share->ffn_in + model->ffn) / across);

@@ -1,5 +1,5 @@
-/* What a layer, the embedding and the head take on one rank, for one micro-batch: kernels by machine/kernel_cost.h,
- * tensor parallelism's collectives between them. */
+/* Costs of a layer, the embedding and the head on one rank, for one micro-batch: kernels by machine/kernel_cost.h, with
+ * the collectives of tensor parallelism between them. */
 #pragma once
 
 #include "machine/collective_cost.h"
@@ -9,16 +9,16 @@
 
 struct pass_cost {
     double forward_s;
-    double again_s;    /* what is computed again before the backward, by the layout's recomputation */
-    double backward_s; /* without that */
+    double again_s;    /* recomputation before the backward, by the layout */
+    double backward_s; /* without recomputation */
 };
 static inline double pass_s(const struct pass_cost *cost) { return cost->forward_s + cost->again_s + cost->backward_s; }
 
 struct layer_costs {
     struct pass_cost layer;
-    struct pass_cost embedding, head; /* of the first and of the last stage; the head with the loss */
-    double parameter_s;               /* of the optimizer, for a parameter that the rank updates */
-    double gradient_zero_s;           /* of a step, for each gradient that a rank adds up */
+    struct pass_cost embedding, head; /* of the first and of the last stage; the head includes the loss */
+    double parameter_s;               /* of the optimizer, per parameter that the rank updates */
+    double gradient_zero_s;           /* of a step, per gradient that a rank accumulates */
 };
 
 struct job_costs {
@@ -28,7 +28,7 @@ struct job_costs {
     struct layer_costs layers;
     struct pipeline_shape pipeline;
 };
-/* Finds costs->layers, from all else. */
+/* Computes costs->layers from the rest of `costs`. */
 void layer_costs_find(struct job_costs *costs);
 
 /* One rank's share of a layer for a micro-batch. */
@@ -67,24 +67,24 @@ struct system_ways {
 
 struct collective_load {
     double seconds;
-    double link_part; /* of the rate of a node's links, what it keeps busy: 1 in a node, less across slower adapters */
+    double link_part; /* fraction of a node's link rate that it uses: 1 in a node, less across slower adapters */
 };
 
-/* Of `parameters` weights for a forward: gathered by those who hold shards. 0 where they are not cut. */
+/* All-gather of `parameters` weights for a forward among the ranks that hold shards. 0 if they are not cut. */
 struct collective_load partition_gather(const struct job_costs *costs, double parameters);
-/* For a backward: the same, but from the second copy where there is one. */
+/* For a backward: the same, but from the second copy if there is one. */
 struct collective_load partition_gather_again(const struct job_costs *costs, double parameters);
-/* Their gradients, scattered within that group after a backward. 0 where parameters are not cut. */
+/* Reduce-scatter of their gradients within that group after a backward. 0 if parameters are not cut. */
 struct collective_load partition_scatter(const struct job_costs *costs, double parameters);
-/* Their gradients' sum over those who hold the same shard, once a step. 0 where nobody does. `experts`: of expert
- * weights, which only one rank of an expert group has. */
+/* Sum of their gradients over the ranks that hold the same shard, once a step. 0 if there is one such rank. `experts`:
+ * for expert weights, which only one rank of an expert group has. */
 struct collective_load partition_reduce(const struct job_costs *costs, double parameters, bool experts);
-/* New parameters after the update, to those who did not compute them. 0 where each updates what it holds. */
+/* New parameters after the update, to ranks that did not compute them. 0 if each rank updates its own. */
 struct collective_load partition_update(const struct job_costs *costs, double parameters, bool experts);
 
-/* Seconds of a collective that kernels wait for, apart from the collective itself: Ballast issues it, and wakes both
- * streams up. 0 for other systems, whose kernels have it in calibration.kernel_s. */
+/* Seconds that kernels wait for a collective, besides the collective itself: Ballast issues it, and wakes both streams.
+ * 0 for other systems, whose kernels include it in calibration.kernel_s. */
 double collective_start_s(const struct training *job);
 
-/* Ranks of a tensor group: within a node as far as it goes. */
+/* Ranks of a tensor group, within a node as far as possible. */
 struct rank_group tensor_group(const struct training *job);

@@ -10,20 +10,20 @@ enum status replay_add(struct replay *replay, struct replay_instruction instruct
     return STATUS_OK;
 }
 
-/* What a queue is at. */
+/* State of a queue. */
 struct queue_state {
-    int32_t next;    /* first instruction that has not begun; REPLAY_NONE: all have */
+    int32_t next;    /* first instruction that has not begun; REPLAY_NONE: all have begun */
     int32_t running; /* REPLAY_NONE: it waits or is done */
-    double left_s;   /* of the running one, alone */
-    double free_s;   /* when the last one ended */
+    double left_s;   /* remaining time of the running one, without slowdown */
+    double free_s;   /* end of the last one */
 };
 
 struct stage_state {
     struct queue_state queues[REPLAY_QUEUE_COUNT];
-    double time_s;  /* up to which left_s is counted */
+    double time_s;  /* time at which left_s is valid */
     double busy_s;  /* of its kernels */
-    double event_s; /* when something ends or begins here by what is known now; INFINITY: when another stage says so */
-    int32_t place;  /* in the heap */
+    double event_s; /* time of the next known end or begin here; INFINITY: depends on another stage */
+    int32_t place;  /* index in the heap */
 };
 
 struct run {
@@ -62,8 +62,8 @@ static bool ended(const struct run *run, int32_t instruction) {
     return run->replay->instructions.items[instruction].end_s >= 0;
 }
 
-/* When the queue's next instruction may begin; INFINITY where it waits for one that has not ended, *blocked is then
- * that one. */
+/* Time at which the queue's next instruction may begin. INFINITY if it waits for one that has not ended; *blocked is
+ * then that one. */
 static double ready_s(const struct run *run, const struct queue_state *queue, int32_t *blocked) {
     const struct replay_instruction *next = &run->replay->instructions.items[queue->next];
     double ready = queue->free_s;
@@ -86,7 +86,7 @@ static double pace(const struct run *run, const struct stage_state *state, int q
     return 1 / (1 + run->replay->instructions.items[beside].slows);
 }
 
-/* When what runs on the queue ends, by what is known now. */
+/* Known end of the running instruction of the queue. */
 static double end_of(const struct run *run, const struct stage_state *state, int queue) {
     return state->time_s + state->queues[queue].left_s / pace(run, state, queue);
 }
@@ -96,7 +96,7 @@ static void wait_for(struct run *run, int32_t waiter, int32_t instruction) {
     run->waiting[instruction] = waiter;
 }
 
-/* Finds when the stage has its next event. A queue whose instruction waits for another stage is hung onto that one. */
+/* Finds the time of the stage's next event. A queue that waits for another stage is linked to that instruction. */
 static void plan_event(struct run *run, int32_t stage) {
     struct stage_state *state = &run->states[stage];
     double event = INFINITY;
@@ -121,7 +121,7 @@ static void advance(struct run *run, struct stage_state *state, double now) {
     state->time_s = now;
 }
 
-/* Lets those that wait for the instruction look again. */
+/* Re-examines queues that wait for the instruction. */
 static void wake(struct run *run, int32_t instruction) {
     int32_t waiter = run->waiting[instruction];
     run->waiting[instruction] = REPLAY_NONE;
@@ -135,7 +135,7 @@ static void wake(struct run *run, int32_t instruction) {
     }
 }
 
-static const double SLACK_S = 1e-12; /* events nearer than this are one */
+static const double SLACK_S = 1e-12; /* closer events are simultaneous */
 
 static void finish(struct run *run, struct queue_state *queue, double now) {
     int32_t done = queue->running;
@@ -154,12 +154,12 @@ static void begin(struct run *run, struct queue_state *queue, double now) {
     queue->next = run->following[queue->running];
 }
 
-/* Everything that ends or begins on the stage at its event. */
+/* Handles everything that ends or begins on the stage at its event. */
 static void happen(struct run *run, int32_t stage) {
     struct stage_state *state = &run->states[stage];
     double now = state->event_s;
     bool ends[REPLAY_QUEUE_COUNT];
-    /* Asked before time passes: of long times what is left then may be rounding alone, and never 0. */
+    /* Checked before time advances: for long times the remainder may be rounding error, and never 0. */
     for (int q = 0; q < REPLAY_QUEUE_COUNT; q++)
         ends[q] = state->queues[q].running != REPLAY_NONE && end_of(run, state, q) <= now + SLACK_S;
     advance(run, state, now);

@@ -40,7 +40,7 @@ static double table_share(const struct job_costs *costs) {
     return (double)transformer_table_parameters(&costs->job->model) / (double)costs->job->layout.tensor;
 }
 
-/* Tables on the stage: the embedding on the first, the head on the last, one for both where they are the same. */
+/* Tables on the stage: the embedding on the first, the head on the last, one for both if they are tied. */
 static int tables_of(const struct job_costs *costs, int32_t stage) {
     int first = stage == 0, last = stage == costs->pipeline.stages - 1;
     return first && last && costs->job->model.tied ? 1 : first + last;
@@ -60,7 +60,7 @@ static int64_t stage_expert_parameters(const struct job_costs *costs, int32_t st
     return (int64_t)all;
 }
 
-/* How finely a state of experts is cut: an expert group is a part of the ranks over which the others' are cut. */
+/* How finely a state of experts is cut: their group is a part of the ranks over which other states are cut. */
 static double expert_cut(const struct job_costs *costs, int64_t cut) {
     int64_t ranks = layout_expert_ranks(&costs->job->layout);
     return cut > ranks ? (double)cut / (double)ranks : 1;
@@ -72,20 +72,20 @@ double stage_cut(const struct job_costs *costs, int32_t stage, int64_t cut) {
     return dense / (double)cut + experts / expert_cut(costs, cut);
 }
 
-/* A stage while its instructions are made. */
+/* State while a stage's instructions are made. */
 struct maker {
     const struct job_costs *costs;
     struct replay *replay;
     int32_t *first, *last; /* kernels of each pass, by pass_index: its first and last instruction */
     int32_t stage;
     int32_t kernel, before; /* the latest kernel of the stage, and the one before it */
-    enum replay_kind kind;  /* of the kernels that are added */
+    enum replay_kind kind;  /* of the kernels being added */
     int32_t collective;     /* the latest collective */
-    int32_t reduced;        /* own: the sum of gradients that the next layer's wait for; REPLAY_NONE: none */
-    int32_t gathered;       /* the gather of the pass's next layer; REPLAY_NONE: none is under way */
+    int32_t reduced;        /* Ballast: the gradient sum that the next layer's sum waits for; REPLAY_NONE: none */
+    int32_t gathered;       /* the gather of the pass's next layer; REPLAY_NONE: none in flight */
     struct collective_load gather, again, scatter, reduce; /* of one layer; `again`: the gather for its backward */
     struct collective_load table, table_scatter;           /* of the embedding or the head */
-    double gradient_s;                                     /* of a layer's gradients in memory, after a backward */
+    double gradient_s;                                     /* memory traffic of a layer's gradients, after a backward */
 };
 
 static size_t pass_index(const struct job_costs *costs, int32_t stage, const struct pipeline_step *step) {
@@ -114,21 +114,22 @@ static enum status add_collective(struct maker *maker, enum replay_kind kind, st
     return replay_add(maker->replay, one, &maker->collective);
 }
 
-/* Ballast has one queue for all collectives: a tensor group's wait for a gather that was begun before them. */
+/* Ballast has one queue for all collectives, so a tensor group's wait for an earlier gather. */
 static bool gathers_ahead(const struct maker *maker) {
     const struct training *job = maker->costs->job;
     return system_has(&job->system, OVERLAPS_PARAMETERS) &&
            !(system_has(&job->system, OWN_KERNELS) && job->layout.tensor > 1);
 }
 
-/* Ahead of the layer that needs it: overlapped with the layer before, or after it where the system does not overlap. */
+/* Adds a gather before the layer that needs it: overlapped with the layer before, or after that layer if the system
+ * does not overlap. */
 static enum status add_gather(struct maker *maker, struct collective_load load) {
     TRY(add_collective(maker, REPLAY_GATHER, load, gathers_ahead(maker) ? maker->before : maker->kernel));
     maker->gathered = maker->collective;
     return STATUS_OK;
 }
 
-/* What blocks a stage that hands its result on: systems here send before they go on. */
+/* Time that a stage is blocked by sending its result: systems here send before they continue. */
 static double hand_on_s(const struct maker *maker, int32_t from, int32_t to) {
     const struct training *job = maker->costs->job;
     const struct layout *layout = &job->layout;
@@ -137,13 +138,14 @@ static double hand_on_s(const struct maker *maker, int32_t from, int32_t to) {
     int64_t devices = layout->tensor * layout->context * layout->data, edge = from > to ? from : to;
     bool across = from - to > 1 || to - from > 1 || edge * devices % job->cluster.network.devices == 0;
     if (!system_has(&job->system, CUTS_SENDS)) return send_s(&maker->costs->fabric, bytes, across);
-    /* What is not cut along the sequence is put together again on the other side (arXiv 2104.04473, section 4.1). */
+    /* Activations that are not cut along the sequence are gathered on the other side (arXiv 2104.04473, section
+     * 4.1). */
     double gather =
         layout->sequence ? 0 : collective_s(&maker->costs->fabric, COMM_ALL_GATHER, bytes, tensor_group(job));
     return send_s(&maker->costs->fabric, bytes / (double)layout->tensor, across) + gather;
 }
 
-/* Seconds for which the pass's end is held up by sending; 0 where the next is on the same stage or there is none. */
+/* Seconds by which sending delays the pass's end; 0 if the next pass is on the same stage or there is none. */
 static double sending_s(const struct maker *maker, const struct pipeline_step *step) {
     const struct job_costs *costs = maker->costs;
     int32_t stages = costs->pipeline.stages, to = maker->stage + (step->backward ? -1 : 1);
@@ -173,8 +175,8 @@ static enum status add_whole(struct maker *maker, const struct pipeline_step *st
     return add_kernel(maker, layers * layer_s(maker, step->backward) + ends_s(maker, step), REPLAY_NONE);
 }
 
-/* Ballast has memory for one layer's whole gradients where ranks keep shards of them: the next layer's wait.
- * Collectives end in their order, so kernels wait for the later one of this and of a gather. */
+/* If ranks keep gradient shards, Ballast has memory for one layer's complete gradients, so the next layer's wait.
+ * Collectives end in order, so kernels wait for the later one of this and of a gather. */
 static enum status add_reduction(struct maker *maker, struct collective_load load, int32_t after) {
     const struct training *job = maker->costs->job;
     TRY(add_collective(maker, REPLAY_REDUCE, load, after));
@@ -183,7 +185,7 @@ static enum status add_reduction(struct maker *maker, struct collective_load loa
     return STATUS_OK;
 }
 
-/* Layer by layer with the partition's collectives: each gather ahead of its layer, gradients after theirs. */
+/* Layer by layer with the partition's collectives: each gather before its layer, gradients after theirs. */
 static enum status add_layer(struct maker *maker, const struct pipeline_step *step, double seconds, bool more,
                              bool reduces) {
     bool cut = maker->costs->job->layout.partition.parameters > 1;
@@ -241,7 +243,7 @@ static struct collective_load both(struct collective_load one, struct collective
                                     one.link_part > other.link_part ? one.link_part : other.link_part};
 }
 
-/* Experts' weights are held by fewer ranks than the others, so they go by themselves. */
+/* Fewer ranks hold experts' weights, so these have their own reductions. */
 static struct collective_load reduce_of(const struct job_costs *costs, double dense, double experts) {
     struct collective_load one = partition_reduce(costs, dense, false);
     return experts > 0 ? both(one, partition_reduce(costs, experts, true)) : one;
@@ -253,8 +255,8 @@ static struct collective_load hand_out_of(const struct job_costs *costs, int32_t
     return experts > 0 ? both(one, partition_update(costs, experts, true)) : one;
 }
 
-/* Weights and biases of a layer, and of the tables: a kernel each for the squares of its gradient, for their sum, and
- * for the update; where ranks have shards, for each shard. */
+/* Update kernels of a layer's weights and biases, and of the tables: one each for the squares of its gradient, for
+ * their sum, and for the update. If ranks have shards, for each shard. */
 static double update_kernels(const struct job_costs *costs, int32_t stage) {
     bool gated = costs->job->model.gated, cut = costs->job->layout.partition.optimizer > 1;
     double layers = 0, tensors = gated ? 9 : 12;
@@ -268,7 +270,7 @@ static double own_update_s(const struct job_costs *costs, int32_t stage) {
     return update_kernels(costs, stage) * costs->gpu.kernel_s + gradients * costs->layers.gradient_zero_s;
 }
 
-/* Gradients that were not reduced on the way, then the update of what the rank owns, then the new parameters. */
+/* Reduces the remaining gradients, updates the rank's own parameters, then distributes them. */
 static enum status add_update(struct maker *maker) {
     const struct job_costs *costs = maker->costs;
     const struct training *job = costs->job;
@@ -288,7 +290,7 @@ static enum status add_update(struct maker *maker) {
     return add_collective(maker, REPLAY_HAND_OUT, hand_out_of(costs, maker->stage), maker->kernel);
 }
 
-/* New parameters that come during the first forward: the step begins with them, and the first pass's end waits. */
+/* Distributes new parameters during the first forward: the step begins with them, and the first pass's end waits. */
 static enum status add_late_update(struct maker *maker) {
     const struct job_costs *costs = maker->costs;
     struct collective_load hand_out = hand_out_of(costs, maker->stage);
@@ -307,7 +309,7 @@ static enum status make_stage(struct maker *maker, struct pipeline_step *steps) 
     return add_update(maker);
 }
 
-/* The pass of the stage before (after, for a backward) that this one's input comes from; false: it begins here. */
+/* The pass of the stage before (after, for a backward) that makes this one's input; false: it begins here. */
 static bool find_source(const struct job_costs *costs, int32_t stage, struct pipeline_step step, size_t *out) {
     int32_t stages = costs->pipeline.stages, from = stage + (step.backward ? 1 : -1);
     if (step.backward ? is_last(costs, stage, step.chunk) : is_first(stage, step.chunk)) return false;
@@ -316,7 +318,7 @@ static bool find_source(const struct job_costs *costs, int32_t stage, struct pip
     return true;
 }
 
-/* Of Ballast, whose messages are overlapped: from the end of the pass until its result is here. */
+/* For Ballast, whose messages overlap: time from the end of the pass to the arrival of its result. */
 static double arrives_s(const struct maker *maker, int32_t stage, const struct pipeline_step *step) {
     int32_t stages = maker->costs->pipeline.stages, from = (stage + (step->backward ? 1 : stages - 1)) % stages;
     if (!system_has(&maker->costs->job->system, OWN_KERNELS) || stages == 1) return 0;

@@ -9,11 +9,11 @@ void job_costs_find(const struct training *job, const struct calibration *calibr
 
 /* Layers of a stage's chunk. */
 int64_t stage_layers(const struct job_costs *costs, int32_t stage, int32_t chunk);
-/* A rank's parameters of a layer: tensor parallelism's share, and of experts its own. */
+/* A rank's parameters of a layer: its tensor-parallel share, and its own experts. */
 double layer_parameters(const struct job_costs *costs);
-/* Parameters that a rank of the stage has before the partition cuts them: tensor parallelism's share. */
+/* Parameters of a rank of the stage before the partition cuts them: its tensor-parallel share. */
 int64_t stage_parameters(const struct job_costs *costs, int32_t stage);
-/* Parameters of the stage of which a rank has a state that the partition cuts so finely. */
+/* Parameters of the stage for which a rank has a state that the partition cuts this finely. */
 double stage_cut(const struct job_costs *costs, int32_t stage, int64_t cut);
 
 /* Appends the instructions of all stages to an empty replay. FAILED without memory. */

@@ -6,7 +6,7 @@ int64_t transformer_head_size(const struct transformer *model) {
 
 int64_t transformer_query_width(const struct transformer *model) { return model->heads * transformer_head_size(model); }
 
-/* Of queries and the output, and of keys and values. */
+/* Parameters of queries and the output, and of keys and values. */
 static int64_t attention_parameters(const struct transformer *model) {
     return 2 * model->hidden * (transformer_query_width(model) + model->kv_heads * transformer_head_size(model));
 }
@@ -76,7 +76,7 @@ static enum status check_partition(const struct layout *layout) {
     return STATUS_OK;
 }
 
-/* Each rank of an expert group has as many experts as the others. */
+/* Each rank of an expert group has the same number of experts. */
 static enum status check_experts(const struct training *job) {
     const struct layout *layout = &job->layout;
     const struct transformer *model = &job->model;
@@ -91,7 +91,7 @@ static enum status check_experts(const struct training *job) {
     return STATUS_OK;
 }
 
-/* Layers' passes of a step, above which it is not simulated: some gigabytes of instructions. */
+/* Maximum number of layer passes of a simulated step: some gigabytes of instructions. */
 static const double PASSES_MAX = 1 << 24;
 
 enum status training_check(const struct training *job) {

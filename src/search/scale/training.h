@@ -1,4 +1,4 @@
-/* What is trained, on what, in which layout, and by which system. */
+/* A training job: model, cluster, layout and training system. */
 #pragma once
 
 #include "base/base.h"
@@ -6,53 +6,54 @@
 
 struct transformer {
     int64_t hidden, layers, heads, kv_heads, ffn, vocab;
-    bool gated;                       /* three matrices in the MLP (SwiGLU), two norms without bias; else two */
-    bool tied;                        /* the head's matrix is the embedding's */
+    bool gated;                       /* three matrices in the MLP (SwiGLU), two norms without bias; otherwise two */
+    bool tied;                        /* the head shares the embedding's matrix */
     int64_t experts, experts_a_token; /* of each MLP; 0: dense */
     int64_t head_size;                /* 0: hidden / heads */
 };
-/* Elements of a head; and of all of a token's queries. */
+/* Elements of a head; of all of a token's queries. */
 int64_t transformer_head_size(const struct transformer *model);
 int64_t transformer_query_width(const struct transformer *model);
 
-/* Parameters of one layer; of these, of its experts (0: dense); of the embedding or the head. */
+/* Parameters of one layer; of its experts only (0: dense); of the embedding or the head. */
 int64_t transformer_layer_parameters(const struct transformer *model);
 int64_t transformer_expert_parameters(const struct transformer *model);
 int64_t transformer_table_parameters(const struct transformer *model);
 int64_t transformer_parameters(const struct transformer *model);
-/* FLOPs of a token's forward and backward, GEMMs and attention over the whole square of positions (as PaLM's MFU
- * counts them, arXiv 2204.02311, appendix B). */
+/* FLOPs of a token's forward and backward: GEMMs, and attention over the full square of positions (as PaLM's MFU counts
+ * them, arXiv 2204.02311, appendix B). */
 double transformer_token_flops(const struct transformer *model, int64_t sequence);
 
-/* Over how many devices each state is cut: 1 is all on each, data_parallel is once in all. A group fills a node first
- * (AMSP, arXiv 2311.00257). */
+/* Number of devices over which each state is cut: 1 keeps all of it on each device, data_parallel keeps it once in
+ * total. A group fills a node first (AMSP, arXiv 2311.00257). */
 struct partition_triple {
     int64_t parameters, gradients, optimizer;
 };
 
 enum recomputation {
     RECOMPUTE_NONE,
-    RECOMPUTE_NORMS,     /* norms and activation functions again (ir/rewrite.h) */
-    RECOMPUTE_ATTENTION, /* scores and their softmax again (arXiv 2205.05198: selective) */
-    RECOMPUTE_HALF,      /* every second layer, or what costs as much */
+    RECOMPUTE_NORMS,     /* recompute norms and activation functions (ir/rewrite.h) */
+    RECOMPUTE_ATTENTION, /* recompute scores and their softmax (arXiv 2205.05198: selective) */
+    RECOMPUTE_HALF,      /* every second layer, or an equal cost */
     RECOMPUTE_FULL,      /* each layer from its input */
     RECOMPUTE_COUNT
 };
 
 struct layout {
     int64_t tensor, pipeline, context, data; /* devices along each axis; their product is the number of devices */
-    int64_t virtual_stages;                  /* of each pipeline stage, 1: not interleaved (arXiv 2104.04473) */
-    bool sequence;                           /* norms and residuals are cut along the sequence in the tensor group, by
-                                                gathers and scatters in place of all-reduces (arXiv 2205.05198) */
+    int64_t virtual_stages;                  /* per pipeline stage; 1: not interleaved (arXiv 2104.04473) */
+    bool sequence;                           /* sequence parallelism: norms and residuals are cut along the sequence in
+                                              * the tensor group, with gathers and scatters in place of all-reduces
+                                              * (arXiv 2205.05198) */
     struct partition_triple partition;
     enum recomputation recomputation;
     int64_t micro_batch,
-        micro_batches; /* sequences of a micro-batch, and micro-batches of a step, of one data-parallel rank */
+        micro_batches; /* per data-parallel rank: sequences of a micro-batch, and micro-batches of a step */
     int64_t sequence_length;
-    int64_t expert; /* of the data-parallel ranks, neighbours among whom experts are spread, and tokens go to those that
-                       they visit (GShard, arXiv 2006.16668); 0 as 1: each rank has all experts */
-    int64_t second_parameters; /* ranks among whom the forward leaves a second copy of parameters, which the backward
-                                  gathers (hpZ of ZeRO++, arXiv 2306.10209); 0: none */
+    int64_t expert; /* neighboring data-parallel ranks that share experts; tokens are sent to the ranks of their experts
+                     * (GShard, arXiv 2006.16668); 0 as 1: each rank has all experts */
+    int64_t second_parameters; /* ranks that share a second copy of parameters, left by the forward for the backward's
+                                * gathers (hpZ of ZeRO++, arXiv 2306.10209); 0: none */
 };
 /* At least 1. */
 static inline int64_t layout_expert_ranks(const struct layout *layout) {
@@ -105,7 +106,7 @@ struct training {
 
 /* Whether GEMMs add weights' gradients to their sums. */
 bool training_sums_by_product(const struct training *job);
-/* BAD_INPUT "layout: FIELD: ..." where sizes do not divide or groups are larger than what they cut. */
+/* BAD_INPUT "layout: FIELD: ..." if sizes do not divide or groups are larger than the size that they cut. */
 enum status training_check(const struct training *job);
 
 /* What `ballast plan` plans for: Ballast itself. */
