@@ -29,16 +29,17 @@ struct activation_steps {
     VEC(struct activation_step) list;
 };
 
-/* The steps of a text for a model of `blocks` blocks (embedding and head among them). BAD_INPUT naming the rule and
- * the place: the first forwards come ascending, before all backwards; each backward comes once, descending; a forward
- * that is repeated is that of a block whose backward is still to come; a block's results are moved at most once, after
- * its forward and before the first backward. The caller frees with activation_steps_free, also after a failure. */
+/* Parses the steps of an activation schedule for a model of `blocks` blocks, counting embedding and head. First
+ * forwards come in ascending order, before all backwards. Each backward comes once, in descending order. Only blocks
+ * whose backward is still to come repeat their forward. A block's results are moved at most once, after its forward and
+ * before the first backward. BAD_INPUT names the rule and the place. The caller frees with activation_steps_free, also
+ * after a failure. */
 enum status activations_parse(const char *text, int32_t blocks, struct activation_steps *out);
 void activation_steps_free(struct activation_steps *steps);
 
 /* Writes these steps as text, neighbours as ranges. FAILED when it does not fit. */
 enum status activations_print(const struct activation_steps *steps, char *text, size_t bytes);
 
-/* The steps of a recomputation schedule in which each block is one block of the chain. What its forwards keep is left
- * out, since a block with another forward to come keeps nothing. The caller frees, also after a failure. */
+/* Converts a recomputation schedule in which each block is one block of the chain. It omits what forwards keep, since a
+ * block with another forward to come keeps nothing. The caller frees, also after a failure. */
 enum status activations_from_recompute(const struct recompute_schedule *schedule, struct activation_steps *out);

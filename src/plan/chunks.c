@@ -66,7 +66,7 @@ struct use {
 
 ORDER_BY_BOTH(compare_uses, struct use, item->node, item->parameter->id)
 
-/* Parameters in the order of their first use; those that no node reads come last. */
+/* Lists parameters in the order of their first use. Parameters that no node reads come last. */
 static enum status list_uses(const struct graph *graph, struct scratch *memory, struct use **out, int32_t *count) {
     struct use *uses;
     int32_t *index, found = 0;
@@ -93,7 +93,8 @@ static enum status list_uses(const struct graph *graph, struct scratch *memory, 
     return STATUS_OK;
 }
 
-/* What may share a chunk: trained, by elements or whole, frozen, frozen and in fewer bits, whose elements are bytes. */
+/* Parameters of one kind may share a chunk: trained and updated by elements, trained and updated whole, frozen, or
+ * frozen and quantized (elements are bytes). */
 enum { KINDS = 4 };
 static int kind_of(const struct tensor *parameter) {
     return parameter->trainable ? parameter->updated_whole ? 3 : 1 : parameter->code.format == WEIGHT_PLAIN ? 0 : 2;
@@ -188,7 +189,7 @@ enum status chunks_of_policy(const struct graph *graph, const struct policy *pol
 
 static int64_t space_of(const struct tensor *parameter) { return shard_aligned(shape_elements(&parameter->shape)); }
 
-/* Of a chunk's parameters that have no place yet the largest, of equal ones the first; NULL: none is left. */
+/* The largest of a chunk's parameters without a place; the first of equal ones. NULL if none is left. */
 static const struct tensor *largest_left(const struct chunk_list *list, const struct chunk *chunk) {
     const struct tensor *largest = NULL;
     for (int32_t i = chunk->first; i < chunk->first + chunk->count; i++) {

@@ -15,12 +15,12 @@
 #include "plan/plan.h"
 #include "plan/ranks.h"
 
-/* Shards of a chunk: who has which of its elements under a partition. A rank is here a place among the data ranks.
+/* Shards of a chunk: the elements that each rank has under a partition. A rank is here a place among the data ranks.
  *
- * ELEMENTS. What a chunk has of one kind lies side by side, each tensor at a multiple of SHARD_BLOCK elements, at the
- * same element offsets for parameters, gradients and each of the optimizer's states. So a range of elements is a range
- * of all of them, and a block of a squared norm (GRADIENT_NORM_BLOCK) lies in one shard. The last shards may be shorter
- * or empty.
+ * ELEMENTS. A chunk's tensors of one kind lie side by side, each at a multiple of SHARD_BLOCK elements, at the same
+ * element offsets for parameters, gradients and each of the optimizer's states. So a range of elements is a range of
+ * all of them, and a block of a squared norm (GRADIENT_NORM_BLOCK) lies in one shard. The last shards may be shorter or
+ * empty.
  *
  * PIECES. With D ranks a chunk is cut into D pieces of equal numbers of blocks, one for each rank, and a shard of width
  * w is D / w consecutive pieces. Pieces are dealt so that a rank's shards lie in each other: the optimizer's in the
@@ -61,9 +61,7 @@ struct shard_range shard_range_of(const struct shard_cut *cut, int width, int ra
 struct comm_group shard_group(int rank, int coarse, int fine);
 /* The same as ranks of the mesh, where data ranks are some of them. */
 struct comm_group shard_group_of(const struct rank_place *place, int coarse, int fine);
-/* owners[i] is the position in that group of the rank with the i-th of the fine shards, of which there are fine /
- * coarse.
- */
+/* owners[i] is the position in that group of the rank with the i-th fine shard. There are fine / coarse fine shards. */
 void shard_owners(const struct partition *partition, int ranks, int rank, int coarse, int fine, int *owners);
 
 struct chunk {
@@ -87,8 +85,8 @@ struct chunk_list {
 /* Packs the graph's parameters into chunks of at most `chunk_bytes`; a larger parameter is a chunk by itself. The
  * caller frees, also after a failure. */
 enum status chunks_pack(const struct graph *graph, int64_t chunk_bytes, struct chunk_list *out);
-/* The chunks of a policy: of its size, or where that is 0 of the one that chunks_choose_bytes takes. Where its
- * partition cuts chunks into shards, each is within a block, so that its gradients are complete at one time. */
+/* Makes the chunks of a policy, of the policy's chunk size. If that is 0, chunks_choose_bytes takes the size. If the
+ * partition cuts chunks into shards, each chunk is within a block, so that its gradients are complete at one time. */
 enum status chunks_of_policy(const struct graph *graph, const struct policy *policy, struct chunk_list *out);
 /* Deals the parameters of chunks that are updated whole to the shards of optimizer states, the largest first, each to
  * the shard that has least: shards are as long as the fullest, and none cuts a parameter. Once for a list; nothing
@@ -101,8 +99,8 @@ void chunks_free(struct chunk_list *chunks);
 
 /* The chunk whose parameter an update's node writes; -1: none. */
 int32_t chunks_updated_by(const struct chunk_list *chunks, const struct node *node);
-/* What a chunk has of one kind of tensor lies side by side, gradients of each block apart: they can leave when that
- * block's backward has ended. Those of chunks within blocks are one part. */
+/* A contiguous part of a chunk's tensors of one kind. The gradients of each block are a part of their own, so that they
+ * can leave after that block's backward. Chunks within a block have one part. */
 struct chunk_part {
     int32_t chunk;
     int32_t block; /* gradients, of chunks that span blocks; else 0 */

@@ -24,7 +24,7 @@ struct cutter {
     struct lane_shares *shares;
 };
 
-/* Of the lanes below a node the first has the most micro-batches. */
+/* The first lane below a node has the most micro-batches. */
 static bool has_micro_batches(const struct recipe *recipe, const struct lane_node *node, int64_t round) {
     return lane_shares_micro_batches(recipe, node->first, round).count > 0;
 }
@@ -152,7 +152,7 @@ double lane_shares_total(const struct recipe *recipe, const struct lane_tree *tr
     return total;
 }
 
-/* Of so many lanes, each of which has ceil(micro-batches / lanes) as long as there are any. */
+/* Lanes without micro-batches, if each of `lanes` lanes takes ceil(micro-batches / lanes) until none are left. */
 static int count_idle(int64_t micro_batches, int lanes) {
     int64_t each = (micro_batches + lanes - 1) / lanes;
     return lanes - (int)((micro_batches + each - 1) / each);

@@ -1,10 +1,10 @@
-/* A step cut into lanes and rounds, as one rank computes it: which micro-batches it adds up when, and which sums
+/* Cuts a step into lanes and rounds for one rank: the micro-batches that it adds up, in order, and the sums that
  * follow.
  *
- * With S micro-batches, L lanes and c = ceil(S / L), lane l has the micro-batches [l c, (l + 1) c) that there are, and
- * round r of a lane has its micro-batches [r G, (r + 1) G), where G is recipe.round_micro_batches (0: c). In a round
- * each lane adds up its micro-batches in order; then lanes are added by their tree (collective/lane_tree.h), and rounds
- * in order. Lanes without micro-batches add nothing.
+ * With S micro-batches, L lanes and c = ceil(S / L), lane l has the micro-batches [l c, (l + 1) c) below S, and round r
+ * of a lane has its micro-batches [r G, (r + 1) G), where G is recipe.round_micro_batches (0: c). In a round each lane
+ * adds up its micro-batches in order; then lanes are added by their tree (collective/lane_tree.h), and rounds in order.
+ * Lanes without micro-batches add nothing.
  *
  * LEVELS. A rank that holds several lanes keeps partial sums. Level 0 is the gradients' own buffers: the sum of the
  * first round is made there, and there each later round is added. The levels from 1 on are partial sums: a left child
@@ -66,7 +66,8 @@ double lane_shares_total(const struct recipe *recipe, const struct lane_tree *tr
 
 /* Lanes and ranks for which a batch has no micro-batches. */
 
-/* What a batch leaves without micro-batches, and the next settings that would not: 0 where there are none. */
+/* Lanes or ranks that a batch leaves without micro-batches, and the nearest settings that leave none idle (0: there are
+ * none). */
 struct idle_lanes {
     int lanes, ranks;  /* without micro-batches */
     int64_t batch;     /* the next one that gives every lane as many */
@@ -74,7 +75,7 @@ struct idle_lanes {
     int64_t micro_batch_instead; /* sequences: the largest smaller micro-batch with which all lanes get some */
 };
 
-/* Of a plan that was checked. FAILED without memory. */
+/* The plan has been checked. FAILED if out of memory. */
 enum status idle_lanes_find(const struct plan *plan, struct idle_lanes *out);
-/* A warning with what would change it; nothing where all lanes have micro-batches. */
+/* Warns about idle lanes and suggests other settings. Prints nothing if all lanes have micro-batches. */
 enum status idle_lanes_warn(const struct plan *plan);

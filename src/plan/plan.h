@@ -2,7 +2,7 @@
  * number of threads never change them.
  *
  * Files, in the order to read them: plan (this; the recipe, checks, JSON), policy (the policy's checks and JSON),
- * settings, setting_list (what the user sets, and the table of it), recipe (a recipe's checks, JSON and lines, and the
+ * settings, setting_list (the user's settings, and their table), recipe (a recipe's checks, JSON and lines, and the
  * micro-batch that a GPU needs), ranks (one rank among all; model states partitioned among ranks), lane_shares (a step
  * cut into lanes and rounds), chunks (parameters in chunks, and which rank has which elements of one), activations
  * (activation schedules as text), recompute (recomputation schedules, their cost, and the fastest in given memory). */
@@ -40,8 +40,7 @@ enum example_packing {
     EXAMPLE_PACKING_COUNT
 };
 
-/* What a step makes smaller: the loss of each next token, or that of pairs of sequences of which one is preferred
- * (ir/ops/ops.h: preference_loss). */
+/* Training objective: next-token cross-entropy, or DPO on preference pairs (ir/ops/ops.h: preference_loss). */
 enum training_loss { TRAINING_NEXT_TOKEN, TRAINING_DPO };
 
 /* In what the optimizer's moments are kept; int8: codes and scales of blocks (ir/ops/ops.h). */
@@ -53,15 +52,15 @@ enum state_format {
 };
 enum dtype state_format_dtype(enum state_format format);
 
-/* What of a bf16 parameter is kept next to it: in fp32 a master, of which it is the rounding; the master's lower 16
- * bits, of which the parameter is the upper ones (base/half.h); or nothing. */
+/* Data kept next to a bf16 parameter: an fp32 master, which the parameter rounds; the master's lower 16 bits, the
+ * parameter being the upper ones (base/half.h); or nothing. */
 enum master_weights { MASTER_WEIGHTS_FP32, MASTER_WEIGHTS_SPLIT, MASTER_WEIGHTS_NONE };
 
-/* What says which part of each tensor a rank has, where ranks share tensors: Megatron-LM's assignment
- * (plan/layout/shard_choice.h), or the strategies that cost least (plan/layout/strategy.h). */
+/* How tensor parallelism assigns parts of tensors to ranks: Megatron-LM's assignment (plan/layout/shard_choice.h), or
+ * the cheapest strategies (plan/layout/strategy.h). */
 enum tensor_layout { TENSOR_LAYOUT_MEGATRON, TENSOR_LAYOUT_SOLVER, TENSOR_LAYOUT_COUNT };
 const char *tensor_layout_name(enum tensor_layout layout);
-/* What the solver's costs are made of: one rank's work, and messages among those that share tensors. */
+/* Rates for the solver's costs: one rank's work, and messages among tensor-parallel ranks. */
 struct layout_rates {
     double flops_per_s, bytes_per_s, latency_s, link_bytes_per_s;
     double device_bytes; /* that a rank has; 0: enough */
@@ -84,8 +83,8 @@ struct recipe {
     bool sequence_parallel; /* what these ranks would have whole between GEMMs they have cut along positions */
     enum tensor_layout layout;
     struct layout_rates layout_rates; /* of the solver; all 0: not known yet */
-    /* What it chose for each node (plan/recipe.h, plan/layout/tensor_layout.h), so that all ranks, programs and
-     * runs that go on have the same; NULL: not known yet. */
+    /* The solver's choice for each node (plan/recipe.h, plan/layout/tensor_layout.h), recorded so that all ranks,
+     * programs and resumed runs use the same. NULL: not known yet. */
     const char *strategies;
     uint64_t seed;
     enum update_rule optimizer;
@@ -152,8 +151,8 @@ static inline enum tier policy_home_tier(const struct policy *policy, int64_t ch
     return chunk < policy->persistent_chunks ? TIER_DEVICE : of_kind;
 }
 
-/* A step of the recipe by this policy, as one of its ranks computes it. Of the place, a plan's file has the mesh and
- * the stages, as "ranks" and "stages" of the policy. */
+/* A step of the recipe by this policy, as one of its ranks computes it. A plan's file stores the mesh and the stages of
+ * `place` as the policy's "ranks" and "stages". */
 struct plan {
     struct recipe recipe;
     struct policy policy;
@@ -170,8 +169,7 @@ static inline int recipe_tensor_parallel(const struct recipe *recipe) {
 static inline int64_t recipe_together(const struct recipe *recipe) { return recipe->loss == TRAINING_DPO ? 2 : 1; }
 /* The fewest sequences that hold at least `min_tokens` (the backend says how many), at most `batch`. */
 int64_t recipe_default_micro_batch(int64_t batch, int64_t sequence_length, int64_t min_tokens);
-/* Of a trained parameter: itself, its fp32 gradient, moments and master, for each of its own bytes. With Muon, of a
- * matrix. */
+/* Training-state bytes per parameter byte: parameter, fp32 gradient, moments and master. With Muon, for a matrix. */
 double recipe_state_bytes_per_byte(const struct recipe *recipe);
 /* Whether rows have segments: the graph has that input, and attention keeps within them. */
 bool recipe_has_segments(const struct recipe *recipe);

@@ -1,9 +1,9 @@
-/* Who computes: a rank, and how it meets the others. All 0: alone.
+/* A rank's place among all ranks, and its communication groups. All fields 0: a single rank.
  *
  * Ranks have three axes: rank = (stage * data + d) * tensor + t. The tensor ranks of a group hold the parts that
  * layouts cut (plan/layout/shard_graph.c); the data ranks each have micro-batches, lanes and shards of their own;
- * stages have blocks. What lanes, rounds, partitions and sums of gradients call a rank is a place among the data ranks.
- */
+ * stages have blocks. For lanes, rounds, partitions and sums of gradients, "rank" means a place among the data
+ * ranks. */
 #pragma once
 
 #include "base/base.h"
@@ -54,7 +54,7 @@ static inline int rank_place_stage(const struct rank_place *place) {
 
 /* The ranks that differ from this one along one axis alone, itself among them. */
 struct comm_group rank_place_tensor_group(const struct rank_place *place);
-/* Of these, the `parts` along an axis of their mesh, between whose neighbours there are `stride` ranks. */
+/* The `parts` ranks along an axis of the tensor ranks' mesh; neighbours are `stride` ranks apart. */
 struct comm_group rank_place_tensor_axis(const struct rank_place *place, int parts, int stride);
 struct comm_group rank_place_data_group(const struct rank_place *place);
 struct comm_group rank_place_stage_group(const struct rank_place *place);
@@ -65,13 +65,14 @@ static inline int64_t rank_place_message_bytes(const struct rank_place *place) {
     return place->message_bytes > 0 ? place->message_bytes : RANK_MESSAGE_BYTES;
 }
 
-/* How model states are cut among ranks: parameters, gradients and optimizer states each by a width of its own (AMSP,
- * arXiv 2311.00257, section 3). A width w means: each group of w neighbouring ranks holds all of it together, one shard
- * each, and every such group has the same. 1: each rank has all of it.
+/* Partitions model states among ranks. Parameters, gradients and optimizer states each have a width (AMSP, arXiv
+ * 2311.00257, section 3). With width w, each group of w neighbouring ranks holds a full copy, one shard per rank. With
+ * width 1, each rank has a full copy.
  *
- * A triple is legal where each width divides the number of ranks and fills nodes first (it divides the ranks of a node,
- * or is a multiple of them), parameters <= gradients <= optimizer, and gradients are cut like the parameters or like
- * the optimizer's states. 8 ranks in each of 128 nodes have 121 of them. It is policy: it changes no bit. */
+ * A triple is legal under three rules. Each width divides the number of ranks and fills nodes first (it divides the
+ * ranks of a node, or is a multiple of them). Widths ascend: parameters <= gradients <= optimizer. Gradients are cut
+ * like the parameters or like the optimizer's states. 8 ranks in each of 128 nodes have 121 of them. It is policy: it
+ * changes no bit. */
 
 enum { PARTITION_BYTES = 96 };
 

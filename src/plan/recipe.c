@@ -1,4 +1,4 @@
-/* Recipes: their numbers, names, limits and JSON. What a user sets of them follows from the table of settings. */
+/* Recipes: numbers, names, limits and JSON. The user's settings follow from the table of settings. */
 #include "plan/recipe.h"
 
 #include <pthread.h>
@@ -93,7 +93,7 @@ static enum status recipe_lines_from_json(const char *file, const struct recipe_
     return recipe_lines_keep(lines, out);
 }
 
-/* What a block of a GEMM's grid makes of the result (cuBLASLt's largest on Hopper). */
+/* A GEMM's thread block computes a tile of this size (cuBLASLt's largest on Hopper). */
 static const int64_t TILE_TOKENS = 128, TILE_FEATURES = 256;
 /* FLOPs for each byte of the GPU's memory rate (H100: 989 TFLOP/s in bf16, 3.35 TB/s). A weight's gradient is 8 bytes
  * of traffic a micro-batch, and each token takes 6 FLOPs of every weight. */
@@ -202,7 +202,7 @@ static enum status refuse_odd(const char *field, int64_t value) {
                       field, (long long)value, (long long)(value > 1 ? value - 1 : 2));
 }
 
-/* Of pairs of sequences. */
+/* Checks recipes that train on preference pairs. */
 static enum status check_pairs(const struct recipe *recipe) {
     if (recipe_together(recipe) == 1) return STATUS_OK;
     if (recipe->batch % 2 != 0) return refuse_odd("batch", recipe->batch);

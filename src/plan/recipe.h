@@ -1,4 +1,4 @@
-/* Of recipes: their lines, the micro-batch that a GPU needs, checks and JSON. */
+/* Recipes: lines, the micro-batch for a GPU, checks and JSON. */
 #pragma once
 
 #include <jansson.h>
@@ -6,8 +6,8 @@
 #include "base/base.h"
 #include "plan/plan.h"
 
-/* What a recipe says by name, as lines "NAME VALUE\n": which algorithm a device's library chose for each GEMM, and how
- * ranks that share tensors share each node's work. Names and values have no blanks.
+/* Named choices of a recipe, as lines "NAME VALUE\n": the algorithm that a device's library chose for each GEMM, and
+ * the tensor-parallel strategy of each node. Names and values contain no blanks.
  *
  * Recipes are copied as values, and the lines can be long: so each text is kept once, never changes, and all recipes
  * with these lines point to it. */
@@ -18,12 +18,11 @@ enum status recipe_lines_keep(const char *lines, const char **out);
 /* Frees all texts: for who makes recipes without end. None of them is used afterwards, and no thread keeps one now. */
 void recipe_lines_forget(void);
 
-/* How many tokens a micro-batch has on a GPU, where nothing else is asked for: a matter of the model and the GPU
- * alone, so that a plan for a target device has the micro-batches that the GPU itself would be given.
+/* Default number of tokens in a micro-batch on a GPU. It depends only on the model and the GPU, so that a plan for a
+ * target device has the micro-batches that the GPU itself would get.
  *
- * More tokens fill the GPU's multiprocessors better, and pay once for what each micro-batch costs however small it is:
- * gradients in fp32 are read and written by the GEMM that adds to them. But a micro-batch's activations are in
- * memory at once. */
+ * More tokens fill the GPU's multiprocessors better, and amortize the fixed cost of a micro-batch: GEMMs read and write
+ * the fp32 gradients that they add to. But a micro-batch's activations are in memory at once. */
 
 enum { GPU_MICRO_BATCH_MIN = 4096, GPU_MICRO_BATCH_MAX = 32768 };
 

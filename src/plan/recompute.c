@@ -84,7 +84,7 @@ static const char *recompute_operation_name(enum recompute_operation operation) 
     return names[operation];
 }
 
-/* What is in memory between two steps. */
+/* Memory contents between two steps. */
 struct walk {
     const struct chain *chain;
     bool *alone;  /* [count + 1]: x_i by itself */
@@ -297,7 +297,7 @@ static enum status write_segment(const struct table *table, int i, int l, int64_
     return write_segment(table, i, j - 1, m, out);
 }
 
-/* Reads the schedule for `slots`, at most those that the table was made for. Empty where there is none. */
+/* Reads the schedule for `slots`, at most the number that the table was made for. Empty if there is none. */
 static enum status read_table(const struct table *table, int64_t slots, struct recompute_schedule *schedule,
                               struct recompute_cost *cost) {
     const struct chain *chain = table->chain;

@@ -42,7 +42,7 @@ static inline int64_t chain_value(const struct chain *chain, int i) {
     return i == 0 ? chain->input : chain->blocks[i - 1].output;
 }
 
-/* Adds a value of a training step (ir/symbolic_profile.h), of so many bytes, to what its block makes and saves. */
+/* Adds a value of a training step (ir/symbolic_profile.h) of `bytes` bytes to its block's outputs and saved values. */
 void chain_add_value(struct chain *chain, const struct value_profile *value, int64_t bytes);
 
 /* BAD_INPUT naming block and field when a size or a time is negative or above its limit. */
@@ -54,7 +54,7 @@ enum status chain_check(const struct chain *chain);
 enum status chain_discretise(const struct chain *chain, int64_t budget_bytes, int64_t slots, struct chain *out);
 
 enum recompute_operation {
-    FORWARD_NONE,       /* makes x_{i+1} and forgets x_i, unless x_i is part of what block i-1 saved */
+    FORWARD_NONE,       /* makes x_{i+1} and frees x_i, unless block i-1 saved x_i */
     FORWARD_CHECKPOINT, /* makes x_{i+1} and keeps x_i until backward of block i */
     FORWARD_ALL,        /* makes what backward of block i needs, x_{i+1} in it, and keeps x_i too */
     BACKWARD            /* makes the gradient of x_i; forgets x_i, what block i saved and the gradient of x_{i+1} */
@@ -81,18 +81,23 @@ struct recompute_cost {
 enum status recompute_simulate(const struct chain *chain, const struct recompute_schedule *schedule,
                                struct recompute_cost *out);
 
-/* Which activations to keep and which to compute again, chosen exactly for a chain.
+/* Chooses the activations of a chain to keep and to recompute, exactly.
  *
- * Rotor (Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova: "Optimal checkpointing for heterogeneous chains: how to
- * train deep neural networks with limited memory", arXiv 1911.13214): the fastest memory-persistent schedule, that is
- * one that keeps a checkpoint or a saved set until the backward that reads it. C(i,l,m), the least time to go from x_i
- * and the gradient of x_{l+1} to the gradient of x_i in m slots besides x_i, is C(i,i,m) = f_i + b_i where m >=
- * max(x_{i+1} + s_i + ftmp_i, x_i + x_{i+1} + s_i + btmp_i) C(i,l,m) = min  f_i + … + f_{j-1} + C(j,l,m-x_j) +
- * C(i,j-1,m)   over i < j <= l      (x_j is a checkpoint) C(i,i,m) + C(i+1,l,m-s_i)   where m >= x_{l+1} + s_i + ftmp_i
- * (block i keeps all) where m >= max(x_{l+1} + x_{i+1} + ftmp_i, x_{l+1} + x_j + x_{j+1} + ftmp_j over i < j < l) with
- * s_i for what block i saves. The condition of the third line is ours: C(i,i,m) makes block i's forward fit next to the
- * gradient of x_{i+1}, but the one that is there then is that of x_{l+1}. It never binds in a chain whose gradients do
- * not grow towards its end; without it others could overrun the budget. */
+ * Implements Rotor (Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova: "Optimal checkpointing for heterogeneous chains:
+ * how to train deep neural networks with limited memory", arXiv 1911.13214). It finds the fastest memory-persistent
+ * schedule: one that keeps a checkpoint or a saved set until the backward that reads it. C(i,l,m) is the least time
+ * from x_i and the gradient of x_{l+1} to the gradient of x_i, in m slots besides x_i:
+ *
+ *     C(i,i,m) = f_i + b_i    where m >= max(x_{i+1} + s_i + ftmp_i, x_i + x_{i+1} + s_i + btmp_i)
+ *     C(i,l,m) = min of
+ *         f_i + … + f_{j-1} + C(j,l,m-x_j) + C(i,j-1,m)   over i < j <= l      (x_j is a checkpoint)
+ *             where m >= max(x_{l+1} + x_{i+1} + ftmp_i, x_{l+1} + x_j + x_{j+1} + ftmp_j over i < j < l)
+ *         C(i,i,m) + C(i+1,l,m-s_i)   where m >= x_{l+1} + s_i + ftmp_i        (block i keeps all)
+ *
+ * s_i is the size of block i's saved set. The condition of the last line is ours. C(i,i,m) makes block i's forward fit
+ * next to the gradient of x_{i+1}, but the gradient that is live then is that of x_{l+1}. The condition never binds in
+ * a chain whose gradients do not grow towards its end. In other chains, schedules could exceed the budget without
+ * it. */
 
 /* The fastest schedule in `slots`, x_0 included, and what it costs; the peak is at most `slots`. Sizes of the chain are
  * in slots. Takes time O(blocks^3 slots) and memory O(blocks^2 slots). NO_FIT when there is no schedule; BAD_INPUT as
@@ -100,7 +105,7 @@ enum status recompute_simulate(const struct chain *chain, const struct recompute
 enum status rotor_solve(const struct chain *chain, int64_t slots, struct recompute_schedule *out,
                         struct recompute_cost *cost);
 
-/* The fastest schedules in several numbers of slots, ascending, read off one table. Where there is none, schedule and
- * cost are empty. The caller frees each of `out` with vec_free, also after a failure. */
+/* The fastest schedules for several numbers of slots, ascending, read off one table. If a number has none, its schedule
+ * and cost are empty. The caller frees each of `out` with vec_free, also after a failure. */
 enum status rotor_solve_each(const struct chain *chain, const int64_t *slots, int count, struct recompute_schedule *out,
                              struct recompute_cost *costs);

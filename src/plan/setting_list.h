@@ -12,7 +12,7 @@
 #define SETTING_SIZE_MAX 16777216
 #define SETTING_RUN_VALUE "; resume: the run's value"
 
-/* Of the recipe: fields of struct recipe and of struct plan_options. */
+/* Recipe settings: fields of struct recipe and of struct plan_options. */
 #define SETTING_LIST_RECIPE(X)                                                                                         \
     X(batch, "batch", "batch", SETTING_INT_IN(1, SETTING_SIZE_MAX), SETTING_INT_DEFAULT(8),                            \
       .rule = "a step needs at least one sequence", .commands = COMMANDS_STEP, .group = GROUP_TRAINING,                \
@@ -137,7 +137,7 @@
       .details = "Applies to linear layers and experts. nf4: 4 bits, double quantization as in bitsandbytes. int8: a " \
                  "scale per row. mxfp4: 4 bits, blocks of 32. none: --dtype.")
 
-/* Which weights are trained: texts in struct recipe, made from those of struct plan_options. */
+/* Selection of trained weights: texts in struct recipe, made from those of struct plan_options. */
 #define SETTING_LIST_TRAINED(X)                                                                                        \
     X(lora, "lora", "lora", .type = SETTING_TEXT, .later = true, .argument = "RANK,ALPHA,TARGETS",                     \
       .commands = COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE, .group = GROUP_ADAPTERS,                             \
@@ -149,7 +149,7 @@
       .commands = COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE, .group = GROUP_ADAPTERS, .saved = true,              \
       .computed = "nothing", .help = "Glob pattern (*, ?, [...]) of weight names not to train; repeatable")
 
-/* Of the optimizer: fields of struct recipe and of struct train_options. A moving average's decay is below 1; epsilon
+/* Optimizer settings: fields of struct recipe and of struct train_options. A moving average's decay is below 1. Epsilon
  * is added in fp32, whose smallest normal number is 1.2e-38. */
 #define SETTING_LIST_OPTIMIZER(X)                                                                                      \
     X(beta1, "beta1", "beta1", SETTING_FLOAT_IN(0, 0.999999), SETTING_FLOAT_DEFAULT(0.9),                              \
@@ -237,7 +237,7 @@
       .details = "SIZE defaults to the free space, less 5%.")                                                          \
     X(disk_bytes, "disk_bytes", "disk", .type = SETTING_SIZE)
 
-/* Of a training run, and what `resume` may change of it: fields of struct train_options. */
+/* Settings of a training run that `resume` may change: fields of struct train_options. */
 #define SETTING_LIST_RUN(X)                                                                                            \
     X(steps, "steps", "steps", SETTING_INT_IN(1, SETTING_STEPS_MAX), SETTING_INT_DEFAULT(1000),                        \
       .commands = COMMAND_TRAIN | COMMAND_RESUME, .group = GROUP_TRAINING, .common = COMMAND_TRAIN | COMMAND_RESUME,   \
@@ -294,8 +294,8 @@
       .commands = COMMAND_TRAIN | COMMAND_RESUME, .same_bits = true, .group = GROUP_OUTPUT, .saved = true,             \
       .help = "Maximum tokens per sample")
 
-/* Of a training run, fixed with its data: fields of struct train_options. chat_time_s is a date on the command line,
- * and seconds since 1970 elsewhere. */
+/* Settings of a training run that its data fixes: fields of struct train_options. chat_time_s is a date on the command
+ * line, and seconds since 1970 elsewhere. */
 #define SETTING_LIST_DATA(X)                                                                                           \
     X(valid_fraction, "valid_fraction", "valid-fraction", SETTING_FLOAT_IN(0, 0.9), SETTING_FLOAT_DEFAULT(0),          \
       .commands = COMMAND_TRAIN, .group = GROUP_DATA, .common = COMMAND_TRAIN,                                         \
@@ -319,7 +319,7 @@
       .fallback = "completions", .flag_in_files = true, .commands = COMMAND_TRAIN | COMMAND_EVAL, .group = GROUP_DATA, \
       .help = "Tokens of supervised examples that count in the loss")
 
-/* Of writing text: fields of struct generate_options. generation_config.json has the same ranges. */
+/* Settings for generating text: fields of struct generate_options. generation_config.json has the same ranges. */
 #define SETTING_LIST_TEXT(X)                                                                                           \
     X(tokens, "tokens", "tokens", SETTING_INT_IN(1, 100000000), SETTING_INT_DEFAULT(100), .commands = COMMANDS_TEXT,   \
       .group = GROUP_GENERATION, .common = COMMAND_GENERATE | COMMAND_CHAT,                                            \

@@ -38,9 +38,9 @@ enum command_bit {
         COMMANDS_ALL = (1 << COMMAND_COUNT) - 1,
     COMMANDS_TEXT = COMMAND_GENERATE | COMMAND_CHAT,
     COMMANDS_STEP = COMMAND_PLAN | COMMAND_TRAIN | COMMAND_RESUME | COMMAND_EVAL | COMMAND_GENERATE | COMMAND_PROFILE,
-    COMMANDS_MODEL = COMMANDS_STEP | COMMAND_CHAT, /* those that compute with one */
+    COMMANDS_MODEL = COMMANDS_STEP | COMMAND_CHAT, /* commands that compute with a model */
     COMMANDS_RANKS =
-        COMMAND_TRAIN | COMMAND_RESUME | COMMAND_EVAL | COMMAND_PROFILE, /* those that all ranks carry out together */
+        COMMAND_TRAIN | COMMAND_RESUME | COMMAND_EVAL | COMMAND_PROFILE, /* commands that all ranks execute together */
 };
 
 /* The headings under which help lists options, in this order. */
@@ -149,7 +149,7 @@ void settings_given_join(struct settings_given *given, const struct settings_giv
 
 /* ---- Values ---- */
 
-/* Of any type: only the member of the setting's type counts. Texts are borrowed. */
+/* A value of any type: only the member of the setting's type counts. Texts are borrowed. */
 struct setting_value {
     int64_t int_value; /* numbers, sizes, flags; of a choice the field's value */
     double float_value;
@@ -207,7 +207,7 @@ struct setting_place {
             offsetof(type, field), sizeof(((type *)0)->field) \
     }
 
-/* Where a struct has its settings. Initialise `places` by lists of rows:
+/* Offsets of a struct's settings. Initialise `places` by lists of rows:
  *
  *     #define PLACE(field, ...) [SETTING_##field] = SETTING_PLACE(struct recipe, field),
  *     const struct settings_holder recipe_settings = {.places = {SETTING_LIST_RECIPE(PLACE)}}; */
@@ -240,8 +240,8 @@ const char *setting_print(const struct setting *setting, const struct setting_va
                           char text[SETTING_PRINT_BYTES]);
 /* As files have it; NULL without memory. */
 json_t *setting_to_json(const struct setting *setting, const struct setting_value *value);
-/* The value of a file's object, which has the key. Of numbers outside of the range only where `in_range` is false.
- * Texts are copied into `memory`, or, where that is NULL, borrowed from the object. BAD_INPUT "FILE: KEY: …". */
+/* Reads the value from a file's object, which has the key. Accepts numbers outside the range only if `in_range` is
+ * false. Texts are copied into `memory`, or borrowed from the object if that is NULL. BAD_INPUT "FILE: KEY: …". */
 enum status setting_from_json(const char *file, const json_t *object, const struct setting *setting, bool in_range,
                               struct scratch *memory, struct setting_value *out);
 

@@ -74,7 +74,7 @@ struct mixed {
 
 /* Costs beyond this lose digits in the solver's tolerances, so larger ones are scaled. */
 #define COST_MAX 1e9
-/* What is above this was chosen. */
+/* CBC returns binaries as doubles; values above this count as 1. */
 #define CHOSEN 0.5
 
 static int64_t spread_of(const int64_t *cost, int count) {

@@ -196,9 +196,9 @@ static int64_t pair_cost(const struct ilp_program *ilp, const struct ilp_pair *p
 
 /* ---- fewer choices ---- */
 
-/* Leaves out choices that another of the same variable makes needless (dead-end elimination by Goldstein's criterion,
- * Biophysical Journal 66, 1994): whatever the other variables choose, the other costs no more, and it takes no more
- * memory at any moment. Where it may cost the same it must be an earlier choice, so that the first of the cheapest
+/* Removes dominated choices (dead-end elimination by Goldstein's criterion, Biophysical Journal 66, 1994). A choice is
+ * dominated if another one of the same variable never costs more, whatever the other variables choose, and never takes
+ * more memory. If their costs can be equal, the dominating choice must come earlier. So the first of the cheapest
  * solutions stays. */
 
 /* Least of cost(k) - cost(by) over what is left of the variable at the pair's other end. */
@@ -323,7 +323,7 @@ enum status ilp_program_reduce(struct ilp_program *ilp) {
 
 enum { SCOPE_MAX = 24 };
 
-/* Costs by the choices of some variables, the last of which moves on fastest. */
+/* Costs for all combinations of some variables' choices. The last variable varies fastest. */
 struct table {
     int count;
     int scope[SCOPE_MAX]; /* ascending variables */

@@ -1,14 +1,14 @@
-/* The integer program with a variable for each group of tied nodes: what is solved.
+/* The integer program that is solved, with a variable for each group of tied nodes.
  *
  * Costs of tied nodes are added up, edges between the same two variables are added up, and an edge within one variable
- * is a cost of its choices. Moments that can never exceed the limit are left out, and those that another dominates. */
+ * is a cost of its choices. Moments that can never exceed the limit, and dominated moments, are left out. */
 #pragma once
 
 #include "base/base.h"
 #include "plan/layout/intra_op.h"
 
-/* Of choices that may not be taken, alone or in pairs; more than any allowed sum, and sums of a thousand of them are
- * still 63 bits. Sums are cut to it. */
+/* Cost of forbidden choices and forbidden pairs of choices. It exceeds any allowed sum, and a thousand of them still
+ * fit 63 bits. Larger sums are clamped to it. */
 #define ILP_FORBIDDEN ((int64_t)1 << 52)
 
 struct ilp_pair {
@@ -32,7 +32,7 @@ struct ilp_program {
 enum status ilp_program_make(const struct intra_op_program *program, struct ilp_program *out);
 void ilp_program_free(struct ilp_program *ilp);
 
-/* Of the variable that has most. */
+/* The number of choices of the variable with the most. */
 size_t ilp_max_choices(const struct ilp_program *ilp);
 
 static inline int64_t ilp_min(const int64_t *values, int count) {
@@ -84,7 +84,7 @@ struct ilp_search {
     int64_t paid;                      /* what the prices give back */
     int64_t below;                     /* what costs as much is not looked for */
     size_t width;                      /* partial choices that are kept at most, for each variable */
-    int64_t nodes_left;                /* partial choices that may be made; those that are made are taken off */
+    int64_t nodes_left;                /* partial choices that may still be made; making one decrements it */
     int *choice;                       /* out, where found [variables] */
     bool found;                        /* choices that fit and cost less than `below` */
     bool complete;                     /* nothing was left out: `choice` is the first of the cheapest, or there is none

@@ -1,11 +1,13 @@
-/* The first of the cheapest choices that fit, exactly: one variable after the other, all partial choices side by side.
+/* Finds the first of the cheapest choices that fit, exactly: a beam of partial choices, extended variable by variable.
  *
- * A partial choice (a label) is left out where the least cost of its continuations, by elimination with prices for
- * memory, is too high; where its memory and the least of the others' exceed the limit; and where another is no worse,
- * whatever follows: one that chose the same for all variables that have pairs with later ones, takes no more memory at
- * any moment, and costs less, or the same and comes first in lexicographic order. Where more are left than may be kept,
- * those go whose continuations cost most, and the result is the best found. (Label setting under resources: Desrochers
- * and Soumis, INFOR 26, 1988.) */
+ * A partial choice (a label) is discarded in three cases:
+ * - The lower bound on the cost of its continuations, by elimination with prices for memory, is too high.
+ * - Its memory and the least memory of the other variables exceed the limit.
+ * - Another label dominates it. That label made the same choices for all variables that have pairs with later ones. It
+ *   takes no more memory at any moment. It costs less, or the same and comes first in lexicographic order.
+ *
+ * If more labels are left than may be kept, the ones with the most expensive continuations are dropped, and the result
+ * is the best found. (Label setting under resources: Desrochers and Soumis, INFOR 26, 1988.) */
 #include <math.h>
 
 #include "plan/layout/ilp_program.h"
@@ -126,7 +128,7 @@ static const int64_t *moment_at(const struct ilp_program *ilp, int moment) {
     return ilp->memory + (size_t)moment * (size_t)ilp->first[ilp->count];
 }
 
-/* What so many bytes pay, rounded down; not more than counts. */
+/* The price of `bytes`, rounded down; never more than is counted. */
 static int64_t price_of(int64_t bytes, int64_t price) {
     __int128 paid = ((__int128)bytes * price) >> PRICE_BITS;
     return paid < ILP_FORBIDDEN ? (int64_t)paid : ILP_FORBIDDEN;
@@ -234,7 +236,7 @@ void ilp_prices_free(struct ilp_prices *prices) {
 /* How many of the cheapest a label is compared with: the others rarely leave it out. */
 enum { COMPARED_MAX = 64 };
 
-/* What is known of the variable in one place of the order, before anything is chosen. */
+/* Data about the variable at one place of the order, computed before anything is chosen. */
 struct place {
     int variable;
     int link_count, frontier_count;
@@ -244,7 +246,7 @@ struct place {
 };
 
 struct label {
-    int64_t cost;    /* of what is chosen */
+    int64_t cost;    /* of the choices made */
     int64_t reach;   /* no continuation that fits costs less */
     int *choice;     /* [variables] -1: open */
     int64_t *memory; /* [moments] what is chosen takes, or so much that no continuation exceeds the limit */
@@ -482,7 +484,7 @@ static enum status walk(struct state *state, struct layer *layer, struct label *
     return STATUS_OK;
 }
 
-/* Of the last place one label is left: the memory of all is as if they met the limit. */
+/* One label of the last place is left. All of its memory counts as if it met the limit. */
 static void take(struct state *state, const struct layer *layer) {
     struct ilp_search *search = state->search;
     search->found = layer->labels.count > 0;

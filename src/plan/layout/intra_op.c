@@ -30,7 +30,7 @@ void intra_op_evaluate(const struct intra_op_program *program, const int *choice
 
 struct solving {
     const struct ilp_program *ilp;
-    int64_t node_limit, nodes; /* 0: those that are usual */
+    int64_t node_limit, nodes; /* 0: the default limits */
     int *best, *tried, *order; /* [variables] order: of choosing where memory binds */
     bool found, exact, first;
     bool hopeless;       /* it is proven that none fits */
@@ -57,7 +57,7 @@ static int64_t nodes_left(const struct solving *solving) {
     return (solving->node_limit > 0 ? solving->node_limit : USUAL_NODES) - solving->nodes;
 }
 
-/* What costs as much as the best that was found is looked for too: it may come before that. */
+/* The search includes solutions that cost as much as the best one found: they may come first lexicographically. */
 static enum status search_within(struct solving *solving, const struct ilp_buckets *buckets, int64_t paid,
                                  int64_t below, size_t width) {
     struct ilp_search search = {.ilp = solving->ilp,
@@ -121,7 +121,7 @@ static enum status solve_by_elimination(struct solving *solving, const struct il
     return enough ? STATUS_OK : solve_with_cbc(solving);
 }
 
-/* Where elimination takes too much memory, CBC alone. */
+/* Solves with CBC alone if elimination takes too much memory. */
 static enum status solve_ilp(struct solving *solving) {
     AUTO(ilp_buckets_free) struct ilp_buckets buckets = {0};
     enum status status = ilp_buckets_make(solving->ilp, NULL, &buckets);

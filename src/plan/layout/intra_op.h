@@ -3,15 +3,15 @@
  *
  *     min  sum_v cost_v[s_v] + sum_(u,v) cost_uv[s_u][s_v]    such that at every moment sum_v memory_v[s_v] <= limit
  *
- * Nodes may be tied, so that they have one choice together: what a trivial operator takes from its producer, and the
- * same node of repeated blocks. Costs are whole numbers of any unit, so that the least is exact; of all cheapest
- * choices the lexicographically first is taken, in the order of the nodes. So a program has one solution, on any
- * machine. Where the limit of nodes is met first, it is the best found, the same on any machine too. */
+ * Tied nodes share one choice: a trivial operator with its producer, and the same node of repeated blocks. Costs are
+ * integers of any unit, so the minimum is exact. Among equally cheap solutions, the lexicographically first one in the
+ * order of the nodes wins. So a program has one solution on every machine. If the search reaches its node limit, the
+ * result is the best one found, which is also the same on every machine. */
 #pragma once
 
 #include "base/base.h"
 
-/* Of a pair of choices that may not be taken together. */
+/* The cost of a forbidden pair of choices. */
 #define INTRA_OP_FORBIDDEN INT64_MAX
 /* Sum of the largest cost of every node and edge; make the unit larger where there is more. */
 #define INTRA_OP_COST_MAX ((int64_t)1 << 50)
@@ -58,5 +58,6 @@ struct intra_op_solution {
 enum status intra_op_solve(const struct intra_op_program *program, int64_t node_limit, struct intra_op_solution *out);
 void intra_op_solution_free(struct intra_op_solution *solution);
 
-/* What these choices cost (INTRA_OP_FORBIDDEN where two of them may not meet), and their peak. */
+/* Computes the cost and the peak memory of these choices. The cost is INTRA_OP_FORBIDDEN if a pair of them is
+ * forbidden. */
 void intra_op_evaluate(const struct intra_op_program *program, const int *choice, int64_t *cost, int64_t *peak);

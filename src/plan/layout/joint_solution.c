@@ -6,7 +6,7 @@
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* What making it needs. Node numbers are those of the step's graph (profile.graph). */
+/* Inputs of a solution. Node numbers are those of the step's graph (profile.graph). */
 struct making {
     const struct shard_program *program;
     const int *choice;
@@ -42,7 +42,7 @@ static void add_values(const struct making *making) {
 
 /* --- times --- */
 
-/* Of work both ways, the part that is forward's: by FLOPs, or by bytes where there are none. */
+/* The forward pass's fraction of a node's work in both directions: by FLOPs, or by bytes if there are none. */
 static double forward_part(const struct node_profile *profile) {
     double flops = profile->forward.flops + profile->backward.flops;
     double bytes = profile->forward.bytes + profile->backward.bytes;
@@ -152,7 +152,7 @@ static enum status keep_all(int blocks, struct recompute_schedule *out) {
     return STATUS_OK;
 }
 
-/* Where all fits, nothing is faster; else Rotor, in slots. */
+/* If everything fits, keeping all activations is fastest. Otherwise uses Rotor, in slots. */
 static enum status find_schedule(const struct chain *chain, int64_t bytes, struct recompute_schedule *out) {
     struct recompute_cost cost;
     AUTO(chain_free) struct chain slots = {0};

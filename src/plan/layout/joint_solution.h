@@ -1,12 +1,12 @@
-/* Strategies and recomputation together (Colossal-Auto, arXiv 2302.02599, section 5.3): what the published code
- * describes and never joins.
+/* Chooses strategies and recomputation together (Colossal-Auto, arXiv 2302.02599, section 5.3). The paper describes
+ * this; its published code does not do it.
  *
- * The intra-op program is solved under memory limits from the device's B on, B x 1.3^i, until memory binds no more;
- * each solution's blocks are a chain, with communication in their times, for which the checkpoint solver
- * (plan/recompute.h) finds the fastest schedule that fits B. The fastest of all is taken. A looser limit lets the first
- * phase choose faster layouts, and the second pay for them by computing again. So none of either phase alone is faster:
- * strategies that fit with all activations kept are those of i = 0, and the fastest strategies with checkpoints those
- * of the last i. */
+ * The intra-op program is solved under memory limits B x 1.3^i, from the device's B on, until memory no longer binds.
+ * Each solution's blocks form a chain whose times include communication. The checkpoint solver (plan/recompute.h) finds
+ * the fastest schedule of the chain that fits B. The fastest result of all limits is used. A looser limit allows faster
+ * layouts in the first phase; the second phase pays for them with recomputation. So no solution of either phase alone
+ * is faster: i = 0 includes strategies that fit with all activations kept, and the last i includes the fastest
+ * strategies with checkpoints. */
 #pragma once
 
 #include "plan/layout/shard_program.h"
@@ -23,7 +23,8 @@ struct shard_chain {
     int64_t state_bytes; /* of a device: parameters, their gradients and optimizer state */
 };
 
-/* Of the choices of a solution. Free with shard_chain_free, also after a failure. BAD_INPUT as chain_check. */
+/* Makes the chain of a solution's choices. Free with shard_chain_free, also after a failure. BAD_INPUT as
+ * chain_check. */
 enum status shard_chain_make(const struct shard_program *program, const int *choice, struct shard_chain *out);
 void shard_chain_free(struct shard_chain *chain);
 

@@ -70,7 +70,7 @@ static enum status add_states(const struct graph *graph, const struct partition 
     return STATUS_OK;
 }
 
-/* What forward makes and backward reads. */
+/* Activations that forward makes and backward reads. */
 static enum status add_activations(const struct graph *graph, int64_t micro_batches, struct block_costs *costs) {
     bool *counted = mem_array(graph->tensors.count + 1, sizeof *counted);
     if (!counted) return STATUS_FAILED;
@@ -162,8 +162,8 @@ static void fill_entry(const struct table *table, int stages, int layer, int dev
     }
 }
 
-/* With no stage longer than `longest`: the number of stages with the least sum, or 0. What s stages cannot have stays
- * as it was made: infinite. */
+/* Returns the number of stages with the least sum if no stage takes longer than `longest`, or 0. Entries that s stages
+ * cannot reach stay infinite. */
 static int fill(const struct table *table, double longest) {
     const struct stage_problem *problem = table->problem;
     int best = 0;
@@ -310,7 +310,7 @@ static enum status print_cut(const struct stage_cut *cut, char text[POLICY_SPANS
     return STATUS_OK;
 }
 
-/* Of all runs of blocks, [first][last]. */
+/* Costs of all runs of blocks, [first][last]. */
 static enum status cut_costs(const struct block_costs *costs, bool limited, struct stage_cost **out) {
     int32_t blocks = costs->blocks;
     TRY(mem_items(out, (size_t)blocks * (size_t)blocks));

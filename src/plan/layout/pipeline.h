@@ -1,6 +1,7 @@
-/* Pipelines: the order in which a stage works on waves, where a model is cut into stages, and what each has of it.
+/* Pipeline parallelism: the order of a stage's waves, where a model is cut into stages, and each stage's part of the
+ * model.
  *
- * Which wave a stage works on when: 1F1B and its interleaved form (arXiv 2104.04473, figures 3 and 4). */
+ * Waves are scheduled by 1F1B or its interleaved form (arXiv 2104.04473, figures 3 and 4). */
 #pragma once
 
 #include "base/base.h"
@@ -25,7 +26,7 @@ void pipeline_order(const struct pipeline_shape *pipeline, int32_t stage, struct
 /* Chunks of waves whose activations a stage holds at most. */
 int64_t pipeline_held(const struct pipeline_shape *pipeline, int32_t stage);
 
-/* What the blocks of a model cost whoever has them: for cutting a pipeline. */
+/* Costs of a model's blocks, whichever stage has them; used to cut a pipeline. */
 
 /* By block. */
 struct block_costs {
@@ -41,9 +42,9 @@ void block_costs_free(struct block_costs *costs);
 
 /* Where a pipeline is cut into stages, and which submesh each gets (Alpa, OSDI'22, section 5).
  *
- * With B waves a step takes sum_i t_i + (B - 1) max_i t_i, t_i the time of one wave in stage i, forward
- * and backward. For each time t that could be the longest, F(s, k, d) is the least sum over s stages for layers k to
- * the last on d devices, none longer than t:
+ * With B waves a step takes sum_i t_i + (B - 1) max_i t_i, t_i the time of one wave in stage i, forward and backward.
+ * For each time t that could be the longest, F(s, k, d) is the least sum over s stages for layers k to the last on d
+ * devices, if no stage takes longer than t:
  *
  *     F(s, k, d) = min over i >= k and submeshes m of  t(k..i, m) + F(s - 1, i + 1, d - devices of m)
  *
@@ -80,11 +81,11 @@ struct stage_cut {
 enum status stage_cut_find(const struct stage_problem *problem, struct stage_cut *out);
 void stage_cut_free(struct stage_cut *cut);
 
-/* Spans: what the ranks of a pipeline have of a model, as runs of blocks.
+/* Spans: runs of blocks that the ranks of a pipeline hold.
  *
- * A pipeline of S stages has S spans, or V S of them where it is interleaved; span s belongs to stage s % S. Where the
- * spans begin is policy: it changes no sum. A parameter belongs to the stage of the block that first uses it, and so do
- * its gradients, states and norms. */
+ * A pipeline of S stages has S spans, or V S spans if it is interleaved; span s belongs to stage s % S. The borders of
+ * spans are policy: they change no sum. A parameter, its gradients, states and norms belong to the stage of the block
+ * that first uses it. */
 
 struct stage_spans {
     int stages;
@@ -97,9 +98,9 @@ struct stage_spans {
  * failure. */
 enum status stage_spans_create(const struct graph *graph, const char *text, int stages, struct stage_spans *out);
 void stage_spans_free(struct stage_spans *spans);
-/* Spans by which so many waves take least, as text: cut by Alpa's program (plan/layout/pipeline.h). Where spans are as
- * many as `stages`, each fits `device_bytes` with the waves that it has in flight; where no cut does, as if they were
- * not limited. BAD_INPUT for too few blocks. */
+/* Writes as text the spans that take the least time for this many waves, cut by Alpa's program
+ * (plan/layout/pipeline.h). If there are as many spans as `stages`, each fits `device_bytes` with its waves in flight.
+ * If no such cut exists, the limit is ignored. BAD_INPUT for too few blocks. */
 struct span_request {
     int32_t stages, count; /* count: spans, a multiple of the stages */
     int64_t waves, device_bytes;

@@ -48,7 +48,7 @@ static bool views_tile(const struct views *views, const struct tensor *base, str
     return out->count == count && column == shape_columns(&base->shape);
 }
 
-/* What the walk knows of each tensor: whether all of its uses can go on with columns of it, and whether it is cut. */
+/* The walk's state of a tensor: whether all of its uses can continue with columns of it, and whether it is cut. */
 struct use {
     int uses;
     bool refused;  /* by one of them */
@@ -115,8 +115,9 @@ static bool makes_columns(const struct chooser *chooser, const struct node *node
            loops->indices[index].size % chooser->choices->parts == 0 && cuts_parameter(chooser, node, loops, index);
 }
 
-/* What an adapter's first GEMM makes: features between two GEMMs, fewer than that sums over, or too few for all
- * ranks to have some. Were they cut, what it sums over could not be, and the weight next to it reads the same. */
+/* Whether the tensor is thin, as the output of an adapter's first GEMM: features between two GEMMs, fewer than the GEMM
+ * sums over or too few for each rank to have some. If they were cut, the input could not be, and the weight next to it
+ * reads the same input. */
 static bool is_thin(const struct chooser *chooser, const struct tensor *tensor) {
     const struct node *node = tensor->producer;
     int64_t size = shape_columns(&tensor->shape);
@@ -125,8 +126,8 @@ static bool is_thin(const struct chooser *chooser, const struct tensor *tensor) 
            (size < shape_columns(&node->in[0]->shape) || size % chooser->choices->parts != 0);
 }
 
-/* Where a node goes on with columns of input k, the index that these are; else OP_INDEX_NONE. What it sums over needs
- * no further use. */
+/* The index that columns of input k are, if the node can continue with columns; else OP_INDEX_NONE. An index that the
+ * node sums over needs no further use. */
 static int index_of_columns(const struct chooser *chooser, const struct node *node, const struct op_loops *loops,
                             int k) {
     const struct tensor *first = node->out[0];
@@ -145,8 +146,8 @@ bool tensor_segments_equal(const struct tensor_segments *a, const struct tensor_
     return a->count == b->count && memcmp(a->size, b->size, (size_t)a->count * sizeof *a->size) == 0;
 }
 
-/* Whether input k is whole because its heads are too few for the ranks: those that attention reads of them all, and
- * what is done to these before. */
+/* Whether input k is whole because it has fewer heads than ranks: heads that attention reads in full, and operators
+ * applied to them before. */
 static bool reads_whole(const struct chooser *chooser, const struct node *node, const struct op_loops *loops, int k) {
     struct op_loops first;
     const struct tensor *out = node->out[0];
@@ -158,7 +159,7 @@ static bool reads_whole(const struct chooser *chooser, const struct node *node, 
            index == column_index(loops, OP_INPUTS_MAX, out);
 }
 
-/* Columns that go on as columns have the segments of what follows. */
+/* Columns that continue as columns have the segments of their consumers. */
 static void add_use(struct chooser *chooser, const struct node *node, const struct op_loops *loops, int k) {
     static const struct tensor_segments none = {0};
     const struct tensor *tensor = node->in[k];

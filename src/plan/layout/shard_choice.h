@@ -1,16 +1,14 @@
-/* Which part of each node's work a rank has: an index of the operator's loops (struct op_loops) whose parts the ranks
- * of a group have, or none, where all of them do the same. Of ranks that form a mesh of two axes it is an index for
- * each axis.
+/* Chooses how the ranks of a group share each node's work: by the parts of an index of the operator's loops (struct
+ * op_loops), or not at all (all ranks do the same). On a mesh of two axes, each axis has an index.
  *
  * What this file chooses is the assignment of Megatron-LM (Shoeybi et al., arXiv 1909.08053), found by walking the
- * graph: a GEMM is cut by its outputs where all that follows goes on with columns of them, up to a GEMM that sums
- * over them; that one is cut by what it sums over. So attention is cut by heads, with the key-value groups that they
- * read, and the MLP by its inner features, of experts each by its own: rows of
- * experts are whole on all ranks, and what is added up is the sum over a token's experts. Where there are fewer
- * key-value heads than ranks, or others than they divide, attention is cut by query heads: GEMMs of keys and values
- * are cut by features, which are gathered, and each rank takes the heads that its queries read (ir/ops/attention.c).
- * Between such regions activations are whole. The table of tokens and the head are cut by rows of the vocabulary, which
- * need not divide. No family is known by name.
+ * graph: a GEMM is cut by its outputs where all that follows goes on with columns of them, up to a GEMM that sums over
+ * them; that one is cut by what it sums over. So attention is cut by heads, with the key-value groups that they read,
+ * and the MLP by its inner features, of experts each by its own: rows of experts are whole on all ranks, and what is
+ * added up is the sum over a token's experts. Where there are fewer key-value heads than ranks, or others than they
+ * divide, attention is cut by query heads: GEMMs of keys and values are cut by features, which are gathered, and each
+ * rank takes the heads that its queries read (ir/ops/attention.c). Between such regions activations are whole. The
+ * table of tokens and the head are cut by rows of the vocabulary, which need not divide. No family is known by name.
  *
  * `sequence` (Korthikanti et al., arXiv 2205.05198): what is whole between such regions is cut along positions instead,
  * which are gathered before a region, and sums are scattered along them after it. */
@@ -22,8 +20,8 @@
 struct shard_choice {
     int way;
     int index[SHARD_AXES_MAX]; /* that each axis takes, or OP_INDEX_NONE */
-    /* What the parts need whole lies cut by positions outside the node: it is gathered before, and its gradient reduced
-     * and scattered. A sum over the index is scattered along positions (struct strategy). */
+    /* The parts' whole operands lie cut by positions outside the node. They are gathered before it, and their gradients
+     * are reduced and scattered. A sum over the index is scattered along positions (struct strategy). */
     bool positions[SHARD_AXES_MAX];
 };
 /* All ranks do the same. */
@@ -36,7 +34,7 @@ struct shard_choices {
     int64_t parts;                    /* its ranks */
     bool zigzag;                      /* parts of positions are two runs each, which balances attention by them */
     struct shard_choice *nodes;       /* by node id */
-    struct tensor_segments *segments; /* by tensor id: of its columns, each of which is cut by itself */
+    struct tensor_segments *segments; /* by tensor id: segments of its columns, each cut separately */
 };
 
 /* For a forward graph of one rank. BAD_INPUT naming the node where heads or features, or with `sequence` positions,
@@ -51,16 +49,17 @@ void shard_choices_free(struct shard_choices *choices);
 enum status shard_choices_of_strategies(const struct graph *graph, const struct device_mesh *mesh,
                                         const struct strategy *const *strategies, struct shard_choices *out);
 
-/* Which part of each node's work ranks have that write texts with weights of which each has a part: that of the graph
- * by which they train, node by node, so that every parameter is cut alike in both. What is cut there by sequences or
- * positions is whole, since of texts a few tokens are computed at a time. */
+/* Choices for ranks that generate text with sharded weights. They follow the training graph node by node, so that every
+ * parameter is cut alike in both. Operators that training cuts by sequences or positions are whole here, since
+ * generation computes a few tokens at a time. */
 
 /* For `texts`, a graph of the same model for decoding, from the choices of its graph for batches. The caller frees
  * `out` (shard_choices_free), also after a failure. */
 enum status shard_choices_of_texts(const struct graph *batch, const struct shard_choices *choices,
                                    const struct graph *texts, struct shard_choices *out);
 
-/* What the axes of a mesh take of a node, and how the node's operands lie while it works: for a rank's graph. */
+/* The indices that the axes of a mesh take of a node, and the layouts of its operands during its work: for a rank's
+ * graph. */
 
 enum { WHOLE = LAYOUT_REPLICATED };
 
@@ -98,19 +97,19 @@ unsigned share_axes_with(const struct share *share, int index);
 
 /* ---- a rank's own graph (shard_graph.c) ----
  *
- * The forward graph of one rank, rewritten so that each rank of a group does its part of the work
- * and has its part of the parameters, and collectives (ir/ops/group_collectives.c) for the rest. It is differentiated,
- * planned and compiled as any other.
+ * Rewrites the forward graph for one rank of a group. The rank does its part of the work and has its part of the
+ * parameters; collectives (ir/ops/group_collectives.c) do the rest. The graph is differentiated, planned and compiled
+ * like any other.
  *
  * LAYOUTS. Along each axis of the mesh that the ranks of the group form (one axis or two), a tensor is whole, or each
  * rank has its part along a dimension; its gradient always has the tensor's own layout, or is a part of a sum where the
  * nodes that make and read it take it so (op_loops.apart). A node that takes an index of its loops reads inputs that
  * have the index in parts along it, and the others whole; their gradients are then parts of a sum (copy_in, or a gather
- * that is partial). What it makes has the index in parts, or is a part of a sum, which ranks add (reduce_out), before
- * what the operator adds to its sums. A node that takes none is done by all ranks alike.
+ * that is partial). Its outputs have the index in parts, or are parts of a sum, which ranks add (reduce_out) before the
+ * operator's own addends. All ranks compute a node that takes no index.
  *
- * PARAMETERS that are cut have `part` (ir/tensor.h), by which weights are read, written and initialised. Those that
- * are whole, and that a node with a part of the work uses, have partial gradients. */
+ * PARAMETERS that are cut have `part` (ir/tensor.h), by which weights are read, written and initialised. Whole
+ * parameters of a node that does a part of the work have partial gradients. */
 
 /* A conversion as nodes of a graph: each step of the way from one layout to another (plan/layout/sharding.h) is the
  * collectives of a group (ir/ops/group_collectives.c). Gradients go the other way round. A step is of one axis of the

@@ -20,7 +20,7 @@ struct tensor *conversion_add_step(struct graph *graph, const char *name, struct
     BUG("a step of no kind");
 }
 
-/* Of a hint: the most ranks that it tells. */
+/* A hint lists at most this many rank counts. */
 enum { RANKS_LISTED = 64, RANKS_TEXT = 64 };
 
 struct converted {
@@ -67,8 +67,8 @@ static struct group_axis group_axis_of(const struct sharder *sharder, unsigned a
     return (struct group_axis){part.parts, part.stride};
 }
 
-/* What is done along several axes is done at once along all of them, or along one after the other: the next of `left`,
- * which are none at the end. */
+/* Conversions along several axes happen at once along all of them, or along one after the other. Returns the next axes
+ * of `left`, or none at the end. */
 static unsigned next_axes(const struct sharder *sharder, unsigned left) {
     return left == all_axes(sharder) ? left : left & -left;
 }
@@ -96,7 +96,7 @@ static void find_learning(struct sharder *sharder) {
 
 /* ---- tensors ---- */
 
-/* Of the columns that an axis has parts of. */
+/* Segments of the columns that an axis cuts. */
 static struct tensor_segments segments_of(const struct sharder *sharder, const struct node *node,
                                           const struct share *share, int axis) {
     struct tensor_segments none = {0};
@@ -117,7 +117,7 @@ static unsigned cutting_axes(const struct layout *layout) {
     return axes;
 }
 
-/* What this rank has of a parameter by its layout. */
+/* This rank's part of a parameter, by its layout. */
 static struct tensor_part part_of_parameter(const struct sharder *sharder, const struct node *node,
                                             const struct share *share, const struct tensor *from,
                                             const struct layout *layout) {
@@ -220,7 +220,7 @@ static struct tensor *make_parameter(struct sharder *sharder, const struct tenso
     return made;
 }
 
-/* Of parts by one layout. */
+/* Whether two parts have one layout. */
 static bool same_part(const struct tensor_part *a, const struct tensor_part *b) {
     for (int c = 0; a && b && c < a->count; c++)
         if (!tensor_segments_equal(&a->cuts[c].segments, &b->cuts[c].segments)) return false;
@@ -247,7 +247,7 @@ static enum status take_parameter(struct sharder *sharder, const struct node *no
     return STATUS_OK;
 }
 
-/* Columns of what is cut by columns are the same columns of each part. */
+/* A view of a tensor that is cut by columns has the same columns of each part. */
 static struct tensor *make_view(struct sharder *sharder, const struct tensor *from, const struct value *base) {
     int64_t parts = layout_parts(&base->layout, &sharder->choices->mesh, from->shape.rank - 1);
     return graph_view(sharder->graph, base->own, from->base_column / parts, shape_columns(&from->shape) / parts);
@@ -288,8 +288,8 @@ struct conversion {
     int steps;
 };
 
-/* Of ranks along one axis "x.shared", "x.whole" and "x.part"; else "x.S0RR.0", and what is partial: ranks meet by
- * names. */
+/* The tensor's name after a step: "x.shared", "x.whole" or "x.part" along one axis, else for example "x.S0RR.0" with
+ * the partial axes. Names are the same on all ranks, which match tensors by name. */
 static const char *name_of_step(const struct conversion *conversion, const char *of_one_axis) {
     struct graph *graph = conversion->sharder->graph;
     char text[LAYOUT_TEXT];
@@ -408,7 +408,7 @@ static struct tensor *in_layout(struct sharder *sharder, const struct tensor *te
 
 /* ---- nodes ---- */
 
-/* What ranks keep apart goes on only to what takes it so. */
+/* A tensor that ranks keep apart may only go to nodes that accept it so. */
 static enum status check_apart(struct sharder *sharder, const struct node *node, const struct share *share, int k) {
     if (value_of(sharder, node->in[k])->apart == share_apart_axes(share, k)) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "tensor-parallel: %s: ranks have other parts of the work of %s", node->name,
@@ -430,7 +430,7 @@ static enum status take_inputs(struct sharder *sharder, const struct node *node,
     return STATUS_OK;
 }
 
-/* What the operator adds to its sums, which ranks have just made. */
+/* Adds the operator's addend after the ranks have summed. */
 static struct tensor *add_later(struct sharder *sharder, const struct node *node, struct tensor *sum,
                                 struct tensor *const later[OP_INPUTS_MAX]) {
     struct tensor *bias = NULL, *residual = NULL;
@@ -443,7 +443,7 @@ static struct tensor *add_later(struct sharder *sharder, const struct node *node
     return residual ? ops_add(sharder->graph, name, sum, residual) : sum;
 }
 
-/* The sum along some axes: scattered by those that leave positions cut, then whole on the others. */
+/* The sum along some axes: scattered by the axes that leave positions cut, then whole on the others. */
 static struct tensor *add_up(struct sharder *sharder, const struct node *node, const struct share *share,
                              struct tensor *sum) {
     struct graph *graph = sharder->graph;

@@ -7,7 +7,7 @@
 /* Costs in all are at most so many units. */
 #define UNITS_MAX ((double)((int64_t)1 << 44))
 
-/* Costs in seconds of what the program's nodes and edges are made of. */
+/* Costs in seconds from which those of the program's nodes and edges are computed. */
 struct edge_table {
     int from, to;               /* nodes with strategies of their own */
     const struct tensor *shape; /* whose layouts are converted */
@@ -21,7 +21,7 @@ struct edge_use {
     int from_operand, to_operand;
     size_t table;
 };
-/* Of a node, and of those that are the same in other blocks. Bytes and costs are by choice. */
+/* Costs of a node and of the same nodes of other blocks. Bytes and costs are by choice. */
 struct node_costs {
     int choices, same_as;
     double *seconds;
@@ -86,7 +86,7 @@ static struct node_range block_from(const struct making *making, int begin) {
     return node_range;
 }
 
-/* Compares each block with those that are first of their kind. */
+/* Compares each block with the first block of each kind. */
 static enum status find_blocks(struct making *making) {
     AUTO_VEC VEC(struct node_range) kinds = {0};
     int *like = making->out->block_like;
@@ -156,7 +156,7 @@ static int earlier_reader(const struct making *making, const struct tensor *para
     return -1;
 }
 
-/* Of the parameters that no earlier node reads: frozen ones have no states. */
+/* State bytes of the parameters that no earlier node reads. Frozen parameters have no states. */
 static double own_state_bytes(const struct making *making, int index, const struct strategy *strategy) {
     const struct node *node = node_at(making, index);
     double bytes = 0;
@@ -216,8 +216,8 @@ static bool uses_fit(const struct making *making, const struct edge_table *table
     return parameter_use_equal(&a, &b);
 }
 
-/* Of the producer's choice, or an earlier reader's, and the consumer's. Padded parts of a parameter fit no conversion,
- * and need none where both are so. */
+/* The cost of an edge between the choice of the producer, or an earlier reader, and the consumer's. Padded parts of a
+ * parameter fit no conversion, and need none if both sides are padded alike. */
 static double meeting_s(const struct making *making, const struct edge_table *table, const struct strategy *left,
                         int from_operand, const struct strategy *taken) {
     const struct layout *from = &left->operand[from_operand], *to = &taken->operand[table->operand];
@@ -295,8 +295,7 @@ static enum status add_edges_to(struct making *making, int index) {
 
 /* --- what is live when --- */
 
-/* Bytes of an output of a node, or of its gradient, by choice: as the node's strategy leaves it. What is neither is not
- * cut. */
+/* Bytes of a node's output or its gradient, by choice, as the node's strategy leaves it. Other tensors are not cut. */
 static enum status find_bytes(struct making *making, const struct value_profile *value, const int64_t **out) {
     int owner = making->out->block_like[value->owner->id], choices = making->nodes[owner].choices;
     int64_t *bytes, **made = &making->nodes[owner].made[value->output];

@@ -1,12 +1,12 @@
 /* The integer program (intra_op.h) of a model's forward graph on a mesh.
  *
- * A node's choices are its strategies, an edge's costs the conversions between what the producer leaves and what the
- * consumer takes. Blocks that are the same are tied node by node, so that they have one set of choices, and so are
- * operators of one activation that treat its elements apart, with its producer. Work and memory are those of the
- * symbolic profile (ir/symbolic_profile.h): activations and their gradients are live as they are in a step, cut as
- * their producers leave them, what is gathered for a node while it works, parameters with their gradients and optimizer
- * state always. A view of some columns is cut as the whole is: packed projections are cut in each part.
- * A parameter that several nodes read is converted from the first one's layout. */
+ * A node's choices are its strategies. An edge's costs are those of the conversions from the producer's layout to the
+ * consumer's. Identical blocks are tied node by node, so that they share one set of choices. Elementwise operators of
+ * one activation are tied to its producer. Work and memory come from the symbolic profile (ir/symbolic_profile.h).
+ * Activations and their gradients are live as in a step, cut as their producers leave them. Gathered operands are live
+ * while their node works. Parameters, gradients and optimizer state are always live. A view of some columns is cut as
+ * the whole is: packed projections are cut in each part. A parameter that several nodes read is converted from the
+ * first one's layout. */
 #pragma once
 
 #include "plan/layout/intra_op.h"
@@ -22,7 +22,7 @@ struct shard_question {
     bool executable;
 };
 
-/* What is converted along an edge of the program. */
+/* A tensor that is converted along an edge of the program. */
 struct shard_edge {
     const struct conversions *conversions;
     int from_operand, to_operand;
@@ -32,8 +32,8 @@ struct shard_program {
     struct symbolic_profile profile; /* of its training step */
     struct intra_op_program program; /* nodes: the graph's, which have costs; and with memory one for the parameters
                                         of each, one for what it gathers, one for each value of the profile */
-    /* The same moments with every block computed again: of other blocks' values only those that leave them. No schedule
-     * needs less than the largest. */
+    /* The same moments with every block recomputed: other blocks only contribute values that leave them. No schedule
+     * needs less than the largest moment. */
     const struct intra_op_moment *checkpointed;
     double unit_s;                 /* seconds of one unit of its costs */
     struct strategies *strategies; /* [graph's nodes] empty where a node is tied to one of another block */
@@ -50,8 +50,8 @@ enum { SHARD_PROGRAM_NODES_MAX = INTRA_OP_NODES_MAX / (3 + 2 * OP_OUTPUTS_MAX) }
 enum status shard_program_make(const struct shard_question *question, struct shard_program *out);
 void shard_program_free(struct shard_program *program);
 
-/* The choices of ranks' graphs (plan/layout/shard_choice.h) by the solution's. The program is of what ranks execute.
- * The caller frees `out` (shard_choices_free), also after a failure. */
+/* Converts the solution's choices into those of a rank's graph (plan/layout/shard_choice.h). The program contains only
+ * strategies that ranks execute. The caller frees `out` (shard_choices_free), also after a failure. */
 struct shard_choices;
 enum status shard_program_choices(const struct shard_program *program, const int *choice, struct shard_choices *out);
 
@@ -62,5 +62,5 @@ bool shard_program_find_choice(const struct shard_program *program, const struct
 /* The strategy of a node by the solution's choice for it. */
 const struct strategy *shard_program_strategy(const struct shard_program *program, int node, int choice);
 
-/* What lies along an edge of the program: the cheapest conversion between the choices at its ends. */
+/* The cheapest conversion between the choices at the edge's ends. */
 struct step_price shard_program_edge_price(const struct shard_program *program, int edge, const int *choice);

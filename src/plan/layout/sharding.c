@@ -42,7 +42,7 @@ void device_mesh_place(const struct device_mesh *mesh, int64_t device, int64_t p
         place[axis] = device / axis_stride(mesh, axis) % mesh->sizes[axis];
 }
 
-/* The alpha and beta of a ring over these axes, of which `moved` times `bytes` (n-1)/n go through each link. */
+/* Time of a ring over these axes by the alpha-beta model. Each link carries `moved` times `bytes` (n-1)/n. */
 static double ring_s(const struct device_mesh *mesh, unsigned axes, double moved, double bytes) {
     double latency_s = 0, s_per_byte = 0, devices = (double)device_mesh_devices(mesh, axes);
     if (devices <= 1) return 0;
@@ -70,7 +70,7 @@ double device_mesh_all_to_all_s(const struct device_mesh *mesh, unsigned axes, d
     return ring_s(mesh, axes, 1, bytes);
 }
 
-/* Rows of a mesh from what was measured between pairs of devices. */
+/* Derives the rows of a mesh from measurements between pairs of devices. */
 
 #define CLASS_SPREAD 1.1 /* a class holds the pairs within so much of its fastest */
 

@@ -38,7 +38,7 @@ static inline unsigned device_mesh_all_axes(const struct device_mesh *mesh) { re
 /* Devices along these axes together; 1 for none. */
 int64_t device_mesh_devices(const struct device_mesh *mesh, unsigned axes);
 
-/* Where a device stands on each axis. */
+/* A device's coordinate on each axis. */
 void device_mesh_place(const struct device_mesh *mesh, int64_t device, int64_t place[DEVICE_MESH_AXES_MAX]);
 
 /* alpha + beta x (n-1)/n, x what each device has afterwards. */
@@ -52,7 +52,7 @@ double device_mesh_all_to_all_s(const struct device_mesh *mesh, unsigned axes, d
 
 /* --- which devices form the rows of a mesh --- */
 
-/* What was measured between two devices, by their positions in the list of devices. */
+/* A measurement between two devices, by their positions in the list of devices. */
 struct device_pair {
     int first, second;
     double latency_s, s_per_byte;
@@ -107,7 +107,7 @@ struct layout layout_of_number(int number, const struct device_mesh *mesh, int r
 /* "S0RS12": a letter a dimension, with axes after each S; "" for rank 0. Returns `text`. */
 char *layout_print(const struct layout *layout, int rank, char text[LAYOUT_TEXT]);
 
-/* --- steps: one collective, or a cut of what each device has --- */
+/* --- steps: one collective, or a local cut --- */
 
 enum layout_action {
     LAYOUT_GATHER,     /* the last axis of a dimension cuts it no more: an all-gather */
@@ -128,19 +128,18 @@ struct layout layout_after(const struct layout *layout, const struct layout_step
 /* The cheapest way from one layout of a tensor to another: a shortest path over one-step changes.
  *
  * A tensor of rank r on a mesh of a axes has (r+1)^a layouts at most, so all pairs are solved at once (Dijkstra from
- * each) and kept. Exact: no chain of steps through layouts that fit is cheaper. Of equally cheap ways the one with the
- * fewest steps is taken, then the one whose first steps have the lowest numbers (layout_number). */
+ * each) and kept. The result is exact: no chain of steps through layouts that fit is cheaper. Ties go to the fewest
+ * steps, then to the lowest numbers of the first steps (layout_number). */
 
-/* What a step takes in a training step: of the tensor, and of its gradient on the way back. At least 0, in any one
- * unit. */
+/* Cost of a step in training: of the tensor, and of its gradient on the way back. At least 0, in any single unit. */
 struct step_price {
     double forward, backward;
 };
-/* `bytes` is what each device holds before the step. */
+/* `bytes` is the size that each device holds before the step. */
 typedef struct step_price step_pricer(const struct device_mesh *mesh, const struct layout_step *step, double bytes);
 
-/* In seconds, by what is moved: gathering is an all-gather, whose gradient each device has already; cutting is free,
- * and its gradient an all-gather; an all-to-all goes back as one. */
+/* In seconds, by the bytes moved. Gathering is an all-gather, whose gradient each device already has. Cutting is free,
+ * and its gradient is an all-gather. An all-to-all goes back as an all-to-all. */
 step_pricer conversion_price_s;
 
 /* Ways between all layouts of one shape. */

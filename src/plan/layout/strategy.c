@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-/* What an axis does: an index of the loops or none, with or without positions cut outside, or what is read whole passed
- * round. */
+/* An axis takes an index of the loops or none, with or without positions cut outside, or passes whole operands round a
+ * ring. */
 struct option {
     int8_t index;
     bool positions, passes;
@@ -39,7 +39,7 @@ static int positions_index(const struct op_loops *loops) {
     return OP_INDEX_NONE;
 }
 
-/* Where communication is for: an activation that is made and has a gradient. */
+/* Only activations with a producer and a gradient need communication. */
 static bool is_activation(const struct tensor *tensor) {
     return tensor && tensor->kind == TENSOR_ACTIVATION && tensor->shape.dtype != DTYPE_I32;
 }
@@ -110,7 +110,7 @@ static void set_layouts(const struct maker *maker, struct strategy *strategy) {
     }
 }
 
-/* Axes that took one index must divide it together, and so must those that leave positions cut. */
+/* Axes that took one index must divide it together, and so must the axes that leave positions cut. */
 static bool divides(const struct maker *maker, const struct strategy *strategy) {
     int64_t parts[OP_INDICES_MAX] = {0}, outside = 1;
     for (int i = 0; i < maker->loops.count; i++)
@@ -145,7 +145,7 @@ static bool is_summed(const struct maker *maker, int operand, int index) {
     return !after || op_loops_dimension(&maker->loops, OP_INPUTS_MAX, index) != LAYOUT_REPLICATED;
 }
 
-/* The axes over which the operand is summed: those that leave its positions cut, or the others. */
+/* The axes over which the operand is summed: the axes that leave its positions cut, or the others. */
 static unsigned summed_axes(const struct maker *maker, const struct strategy *strategy, int operand, bool positions) {
     unsigned axes = 0;
     for (int axis = 0; axis < maker->mesh->axes; axis++) {
@@ -183,7 +183,7 @@ static void add_gathers(const struct maker *maker, struct strategy *strategy, in
     strategy->gathered_bytes += (int64_t)(inside - outside);
 }
 
-/* What of n - 1 hops is not overlapped with the n equal parts of the work. */
+/* The part of n - 1 hops that the n equal parts of the work do not overlap. */
 static double uncovered_s(const struct device_mesh *mesh, unsigned axes, double block_bytes, double work_s) {
     double devices = (double)device_mesh_devices(mesh, axes);
     if (devices <= 1) return 0;
@@ -213,8 +213,8 @@ static void add_waves(const struct maker *maker, struct strategy *strategy) {
     strategy->gathered_bytes += (int64_t)(bytes + sums);
 }
 
-/* A sum over the axes, of which those that leave positions cut are reduced and scattered, and gathered on the other
- * way. Adds to the way of the sum and to the other. */
+/* Adds a sum over the axes to the sum's direction and to the other one. Axes that leave positions cut reduce-scatter,
+ * and all-gather in the other direction. */
 static void add_sum(const struct maker *maker, struct strategy *strategy, int operand, double *sum_s, double *other_s) {
     unsigned scattered = summed_axes(maker, strategy, operand, true);
     unsigned reduced = summed_axes(maker, strategy, operand, false);
@@ -236,7 +236,7 @@ static void add_parameter_sum(const struct maker *maker, struct strategy *strate
     strategy->backward_s += sum_s / maker->rates->micro_batches;
 }
 
-/* What parts of an index tell each other; the tokens of each device are those that other axes leave it. */
+/* Adds the messages between parts of an index. The other axes decide the tokens of each device. */
 static void add_collectives(const struct maker *maker, struct strategy *strategy) {
     for (int i = 0; i < maker->loops.count; i++) {
         unsigned taken = 0, others = 0;
@@ -266,7 +266,7 @@ static void add_communication(const struct maker *maker, struct strategy *strate
     add_collectives(maker, strategy);
 }
 
-/* Of all operands, each device's share of what it reads and writes in both directions. */
+/* Bytes of all operands that each device reads and writes in both directions. */
 static double local_traffic(const struct maker *maker, const struct strategy *strategy) {
     double bytes = 0, whole = 0;
     for (int operand = 0; operand < OP_OPERANDS_MAX; operand++) {

@@ -1,11 +1,11 @@
-/* How one node may be cut among the devices of a mesh, and what that costs.
+/* Strategies: the ways to cut one node among the devices of a mesh, and their costs.
  *
- * Each axis of the mesh takes one index of the operator's loops (struct op_loops, ir/op.h), or none: then its
- * devices do the same work. That gives the layouts of all operands, and what has to be communicated: an output that
- * lacks an index is summed over the axes that took it; the gradient of an input that lacks it likewise, on the way
- * back. Where such an operand has positions ('t'), an axis may also leave them cut outside the node (sequence sharding
- * between regions of tensor parallelism, Korthikanti et al., arXiv 2205.05198): the output is then reduced and
- * scattered instead of reduced, and the input gathered before.
+ * Each axis of the mesh takes one index of the operator's loops (struct op_loops, ir/op.h), or none: then its devices
+ * do the same work. The indices give the layouts of all operands and the communication. An output that lacks an index
+ * is summed over the axes that took it, and so is the gradient of an input that lacks it. Where such an operand has
+ * positions ('t'), an axis may also leave them cut outside the node (sequence sharding between regions of tensor
+ * parallelism, Korthikanti et al., arXiv 2205.05198): the output is then reduced and scattered instead of reduced, and
+ * the input gathered before.
  *
  * Attention that is cut by positions reads the keys and values of all of them. They are gathered before, or passed
  * round from device to device while each works on what it has (ring attention, Liu et al., arXiv 2310.01889): then as
@@ -15,7 +15,7 @@
 #include "ir/symbolic_profile.h"
 #include "plan/layout/sharding.h"
 
-/* What one device does in a second, and how often a step's waves share one sum of a parameter's gradient. */
+/* A device's rates, and how many of a step's waves share one sum of a parameter's gradient. */
 struct device_rates {
     double flops_per_s, bytes_per_s;
     double micro_batches; /* of a step, over which that sum is made once; at least 1 */
@@ -65,7 +65,7 @@ enum { SHARD_AXES_MAX = TENSOR_CUTS_MAX };
 unsigned strategy_axes_taken(const struct strategy *strategy, const struct device_mesh *mesh);
 /* Why ranks do not execute a strategy of the node; NULL: they do. */
 const char *strategy_why_not(const struct node *node, const struct strategy *strategy, const struct device_mesh *mesh);
-/* Removes those that ranks do not execute. The first stays: it takes no index. */
+/* Removes strategies that ranks do not execute. The first one stays: it takes no index. */
 void strategies_keep_executable(const struct node *node, const struct device_mesh *mesh, struct strategies *strategies);
 
 /* How a node's strategy takes a parameter, which all of its uses must do alike: each has its own sum of gradients, but
@@ -80,8 +80,9 @@ unsigned strategy_apart_axes(const struct node *node, const struct strategy *str
 bool parameter_use_equal(const struct parameter_use *a, const struct parameter_use *b);
 struct parameter_use strategy_parameter_use(const struct node *node, const struct strategy *strategy, int operand);
 
-/* Whether the strategy takes an operand's columns in segments: they go on as columns of the node's output, of which
- * each view (queries, keys, values) is cut by itself. No conversion makes such parts: what makes the operand has to. */
+/* Whether the strategy takes an operand's columns in segments. They continue as columns of the node's output, each view
+ * of which (queries, keys, values) is cut separately. No conversion makes such parts, so the operand's producer has
+ * to. */
 bool strategy_takes_segments(const struct graph *graph, const struct node *node, const struct strategy *strategy,
                              int operand);
 /* Whether the index runs over the columns of an activation. */

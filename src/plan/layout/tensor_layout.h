@@ -9,13 +9,13 @@
 
 /* ---- a solution as text ----
  *
- * What a program's solution chose, as lines of a recipe (plan/recipe.h): "NODE STRATEGY\n" for each node of the
- * graph that chooses by itself; those that are tied to it have the same.
+ * A solution as lines of a recipe (plan/recipe.h): "NODE STRATEGY\n" for each node of the graph that has its own
+ * choice. Tied nodes have the same strategy.
  *
  * A strategy is the letters of the indices that the mesh's axes took, '.' for none, with '/' between axes; '+' after
- * one: positions are cut outside; '*': what parts read whole is passed round; then the number of the operator's way
- * where it is not the first. "h", "n+", ".", "q1", "s/n". Ranks that form a mesh of several axes have a line of their
- * own before: "mesh 2/4\n", devices along each. */
+ * one: positions are cut outside; '*': whole operands are passed round a ring. The number of the operator's way follows
+ * unless it is the first. "h", "n+", ".", "q1", "s/n". Ranks that form a mesh of several axes have a line of their own
+ * before: "mesh 2/4\n", devices along each. */
 
 /* The caller frees `out` with mem_free. */
 enum status strategy_lines_print(const struct shard_program *program, const int *choice, char **out);
