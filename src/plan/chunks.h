@@ -25,8 +25,8 @@
  * PIECES. With D ranks a chunk is cut into D pieces of equal numbers of blocks, one for each rank, and a shard of width
  * w is D / w consecutive pieces. Pieces are dealt so that a rank's shards lie in each other: the optimizer's in the
  * gradients', and that in the parameters'. With widths p, g, o and a rank r that is piece = (((r mod p) (g/p) + r/p mod
- * g/p) (o/g) + r/g mod o/g) (D/o) + r/o so the ranks of a group do not always have their shards in the order of ranks:
- * shard_owners says who has which. */
+ * g/p) (o/g) + r/g mod o/g) (D/o) + r/o so the ranks of a group do not always have their shards in the order of ranks;
+ * see shard_owners. */
 
 enum { SHARD_BLOCK = 4096 };
 

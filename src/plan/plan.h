@@ -1,11 +1,16 @@
 /* A plan: the decisions about a training run, as data. The recipe fixes the bits of the result; the policy and the
  * number of threads never change them.
  *
- * Files, in the order to read them: plan (this; the recipe, checks, JSON), policy (the policy's checks and JSON),
- * settings, setting_list (the user's settings, and their table), recipe (a recipe's checks, JSON and lines, and the
- * micro-batch that a GPU needs), ranks (one rank among all; model states partitioned among ranks), lane_shares (a step
- * cut into lanes and rounds), chunks (parameters in chunks, and which rank has which elements of one), activations
- * (activation schedules as text), recompute (recomputation schedules, their cost, and the fastest in given memory). */
+ * Files, in the order to read them:
+ *   plan: this file; the recipe, checks, JSON;
+ *   policy: the policy's checks and JSON;
+ *   settings, setting_list: the user's settings, and their table;
+ *   recipe: a recipe's checks, JSON and lines, and the micro-batch for a GPU;
+ *   ranks: one rank among all; model states partitioned among ranks;
+ *   lane_shares: a step cut into lanes and rounds;
+ *   chunks: parameters in chunks, and the elements of a chunk that each rank has;
+ *   activations: activation schedules as text;
+ *   recompute: recomputation schedules, their cost, and the fastest in given memory. */
 #pragma once
 
 #include <jansson.h>

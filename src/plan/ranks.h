@@ -94,8 +94,10 @@ static inline bool partition_equal(const struct partition *a, const struct parti
 }
 
 /* "p|g|os", each "in-node x across" ("8x1|8x1|8x4") or a bare width, which fills the node first ("8|8|32"); or a name:
+ *
  *     ddp    1|1|1       zero1   1|1|all       zero2   1|all|all       zero3   all|all|all
  *     mics:N N|N|N       hpz     node|all|all  hybrid:N N|N|all
+ *
  * BAD_INPUT "partition: …" for anything else, and for a triple that is not legal on the mesh, with the rule. */
 enum status partition_parse(const char *text, const struct mesh *mesh, struct partition *out);
 /* "8x1|8x1|8x4". Returns `text`. */

@@ -89,6 +89,7 @@ enum status recompute_simulate(const struct chain *chain, const struct recompute
  * from x_i and the gradient of x_{l+1} to the gradient of x_i, in m slots besides x_i:
  *
  *     C(i,i,m) = f_i + b_i    where m >= max(x_{i+1} + s_i + ftmp_i, x_i + x_{i+1} + s_i + btmp_i)
+ *
  *     C(i,l,m) = min of
  *         f_i + … + f_{j-1} + C(j,l,m-x_j) + C(i,j-1,m)   over i < j <= l      (x_j is a checkpoint)
  *             where m >= max(x_{l+1} + x_{i+1} + ftmp_i, x_{l+1} + x_j + x_{j+1} + ftmp_j over i < j < l)

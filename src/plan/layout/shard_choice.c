@@ -238,7 +238,7 @@ static const char *name_of_index(char letter) {
     return letter == 'h' || letter == 'q' ? "heads" : letter == 'g' ? "groups" : letter == 'v' ? "rows" : "features";
 }
 
-/* Every segment of what has the index as columns has equal parts, and so has the index. */
+/* A tensor whose columns are the index has equal parts in every segment, and so has the index. */
 static enum status check_parts(const struct chooser *chooser, const struct node *node, const struct op_loops *loops,
                                int index) {
     int64_t parts = chooser->choices->parts, size = loops->indices[index].size;
@@ -423,7 +423,7 @@ static bool takes_zigzag(const struct node *node, const struct shard_choice *cho
     return takes;
 }
 
-/* Columns that go on as columns have the segments of what follows. */
+/* Columns that continue as columns have the segments of their consumers. */
 static enum status find_segments_of(const struct views *views, const struct node *node, struct shard_choices *out) {
     const struct shard_choice *choice = &out->nodes[node->id];
     const struct tensor *first = node->out[0];
@@ -467,7 +467,8 @@ static const struct node *find_node(const struct graph *batch, const struct node
     return NULL;
 }
 
-/* The letter that an axis takes of a node's work, '\0' for none and for tokens, of which texts have few. */
+/* The letter that an axis takes of a node's work. '\0' for none, and for tokens, since generation has few tokens a
+ * text. */
 static char letter_of(const struct node *node, const struct shard_choice *choice, int axis) {
     struct op_loops loops;
     if (choice->index[axis] == OP_INDEX_NONE || !op_loops_of(node, choice->way, &loops)) return '\0';

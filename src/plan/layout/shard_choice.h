@@ -1,17 +1,18 @@
 /* Chooses how the ranks of a group share each node's work: by the parts of an index of the operator's loops (struct
  * op_loops), or not at all (all ranks do the same). On a mesh of two axes, each axis has an index.
  *
- * What this file chooses is the assignment of Megatron-LM (Shoeybi et al., arXiv 1909.08053), found by walking the
- * graph: a GEMM is cut by its outputs where all that follows goes on with columns of them, up to a GEMM that sums over
- * them; that one is cut by what it sums over. So attention is cut by heads, with the key-value groups that they read,
- * and the MLP by its inner features, of experts each by its own: rows of experts are whole on all ranks, and what is
- * added up is the sum over a token's experts. Where there are fewer key-value heads than ranks, or others than they
- * divide, attention is cut by query heads: GEMMs of keys and values are cut by features, which are gathered, and each
- * rank takes the heads that its queries read (ir/ops/attention.c). Between such regions activations are whole. The
- * table of tokens and the head are cut by rows of the vocabulary, which need not divide. No family is known by name.
+ * This file chooses the assignment of Megatron-LM (Shoeybi et al., arXiv 1909.08053) by walking the
+ * graph. A GEMM is cut by its outputs if all of its consumers continue with columns of them, up to a GEMM that sums
+ * over them. That GEMM is cut by its summed index. So attention is cut by heads, with the key-value groups that they
+ * read. The MLP is cut by its inner features, and each expert by its own: rows of experts are whole on all ranks, and
+ * ranks add the sums over a token's experts. If there are fewer key-value heads than ranks, or ranks do not divide
+ * them, attention is cut by query heads. GEMMs of keys and values are then cut by features, which are gathered, and
+ * each rank takes the heads that its queries read (ir/ops/attention.c). Between such regions activations are whole. The
+ * table of tokens and the head are cut by rows of the vocabulary, which need not divide evenly. No model family is
+ * special-cased.
  *
- * `sequence` (Korthikanti et al., arXiv 2205.05198): what is whole between such regions is cut along positions instead,
- * which are gathered before a region, and sums are scattered along them after it. */
+ * `sequence` (Korthikanti et al., arXiv 2205.05198): activations between such regions are cut along positions instead,
+ * which are gathered before a region. Sums are scattered along positions after it. */
 #pragma once
 
 #include "ir/ops/ops.h"
@@ -102,10 +103,10 @@ unsigned share_axes_with(const struct share *share, int index);
  * like any other.
  *
  * LAYOUTS. Along each axis of the mesh that the ranks of the group form (one axis or two), a tensor is whole, or each
- * rank has its part along a dimension; its gradient always has the tensor's own layout, or is a part of a sum where the
- * nodes that make and read it take it so (op_loops.apart). A node that takes an index of its loops reads inputs that
- * have the index in parts along it, and the others whole; their gradients are then parts of a sum (copy_in, or a gather
- * that is partial). Its outputs have the index in parts, or are parts of a sum, which ranks add (reduce_out) before the
+ * rank has its part along a dimension. Its gradient has the tensor's own layout, or is a part of a sum if the nodes
+ * that make and read it accept that (op_loops.apart). A node that takes an index of its loops reads inputs that have
+ * the index in parts along it, and the others whole; their gradients are then parts of a sum (copy_in, or a gather that
+ * is partial). Its outputs have the index in parts, or are parts of a sum, which ranks add (reduce_out) before the
  * operator's own addends. All ranks compute a node that takes no index.
  *
  * PARAMETERS that are cut have `part` (ir/tensor.h), by which weights are read, written and initialised. Whole
