@@ -47,8 +47,8 @@ static enum status packed_list_create(struct step_buffers *buffers, enum tensor_
     return STATUS_OK;
 }
 
-/* Where the pack that begins at `first` ends. Where nothing is cut a pack's other uses lie at its end, else they are a
- * pack of their own. */
+/* The end of the pack that begins at `first`. If nothing is cut, a pack's other uses lie at its end; otherwise they are
+ * a pack of their own. */
 static size_t packed_list_end(const struct step_buffers *buffers, const struct packed_list *list, size_t first) {
     const struct packed *items = list->list.items;
     bool cut = step_buffers_cut(buffers);
@@ -93,7 +93,7 @@ static struct pack_member slice_of(const struct step_buffers *buffers, const str
                                 .elements = tensor_elements_for(tensor, end - begin)};
 }
 
-/* What this rank's shard of `width` has of them, role by role; width 1: all. As many bytes on every rank. */
+/* This rank's shard of `width` of the pack, role by role; width 1: all of it. Every rank has equally many bytes. */
 static enum status pack_shard(const struct step_buffers *buffers, const struct packed *list, size_t count, int width,
                               struct pack **out, int64_t *bytes) {
     const struct shard_cut *cut = &buffers->of[list->part.chunk].cut;
@@ -153,7 +153,7 @@ static int64_t count_of(const struct step_buffers *buffers, const struct tensor 
     return producer && step_buffers_sums_by_share(producer, tensor) ? buffers->shares : 1;
 }
 
-/* Those that are in no pack. */
+/* Adds buffers for tensors that are in no pack. */
 static enum status add_single_buffers(struct step_buffers *buffers, enum tensor_kind kind) {
     for (size_t i = 0; i < buffers->graph->tensors.count; i++) {
         const struct tensor *tensor = buffers->graph->tensors.items[i];
@@ -274,7 +274,8 @@ static enum status add_norms(struct step_buffers *buffers, const struct packed *
                           &buffers->of[list->part.chunk].norms);
 }
 
-/* What forward and backward read of parameters that are cut: a copy of the original, and of those of other ranks. */
+/* Adds whole copies of parameters that are cut, for forward and backward: gathered from this rank's shards and those of
+ * others. */
 static enum status add_whole(struct step_buffers *buffers, const struct packed *list, size_t count) {
     struct chunk_buffers *of = &buffers->of[list->part.chunk];
     TRY(add_packed(buffers, list, count, 1, "whole parameters", false, &of->whole));
@@ -301,7 +302,8 @@ static struct gradient_pack_place place_of(struct step_buffers *buffers, const s
     return place;
 }
 
-/* Partial sums are of one step. What is not summed has no use beyond its share, and thus one buffer for all levels. */
+/* Partial sums belong to one step. A tensor that is not summed is only used within its share, so one buffer serves all
+ * levels. */
 static enum status add_levels(struct step_buffers *buffers, const struct packed *list, struct buffer first,
                               int64_t summed_bytes, int64_t round, int32_t id) {
     TRY(vec_push(&buffers->level_buffers, id));

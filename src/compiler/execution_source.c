@@ -1,5 +1,5 @@
-/* What listing executions needs: nodes by block and phase, the blocks that complete gradients, and what crosses the
- * stages of a pipeline. */
+/* Prepares the inputs for listing executions: nodes by block and phase, the blocks that complete gradients, and values
+ * that cross pipeline stages. */
 #include "compiler/executions.h"
 
 #include "plan/plan.h"
@@ -71,7 +71,7 @@ static void finish_behind_sums(const struct execution_source *source, int32_t *n
     }
 }
 
-/* What is added to another accumulator completes nothing itself. */
+/* A gradient that is added to another accumulator completes nothing itself. */
 static void drop_other_uses(const struct graph *graph, int32_t *completed_by) {
     for (size_t n = 0; n < graph->nodes.count; n++) {
         const struct node *node = graph->nodes.items[n];
@@ -192,7 +192,7 @@ static void place_parameters(struct execution_source *source) {
     }
 }
 
-/* What crosses stages is what one rank that has all blocks would read across their border. */
+/* Values cross stages if one rank with all blocks would read them across the stages' border. */
 static enum status find_crossings(struct execution_source *source) {
     AUTO(execution_source_free) struct execution_source whole = {0};
     AUTO_VEC struct execution_list executions = {.list = {0}};

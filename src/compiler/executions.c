@@ -17,7 +17,7 @@ static struct execution executions_transfer(const struct execution_source *sourc
 
 /* ---- where updates stand among a step's executions ---- */
 
-/* What waits for copies does not stand in the way of backward. */
+/* Updates that wait for copies overlap with backward and do not delay it. */
 static bool is_aside(const struct execution_source *source, int32_t chunk) {
     const struct policy *policy = source->policy;
     if (chunk < 0) return false;
@@ -85,7 +85,7 @@ static enum status execution_updates_add_early(const struct execution_source *so
     return STATUS_OK;
 }
 
-/* What makes the clip factor reads the norms of all stages. */
+/* The node that computes the clip factor reads the norms of all stages. */
 static enum status add_clipping(struct execution_source *source, struct execution_list *out) {
     size_t begin = out->list.count;
     const struct execution results = {.kind = EXECUTION_RESULTS, .group = source->group};
@@ -130,8 +130,8 @@ static enum status add_nodes(struct execution_source *source, enum phase phase, 
     return STATUS_OK;
 }
 
-/* A block for all micro-batches: forward, backward, or for each micro-batch forward and then backward. What other ranks
- * compute is that of one micro-batch. */
+/* A block for all micro-batches: forward, backward, or forward then backward for each micro-batch. Blocks of other
+ * ranks are listed for one micro-batch. */
 static enum status add_block(struct execution_source *source, const struct activation_step *step, bool pair,
                              const struct wave_part *wave, struct execution_list *out) {
     size_t begin = out->list.count;
@@ -162,7 +162,7 @@ static enum status add_sums(struct execution_source *source, int32_t block, bool
     return source->sums ? vec_push(&out->list, sums) : STATUS_OK;
 }
 
-/* What stands `delay` groups after the sums of each block, for those whose turn has come. */
+/* Adds the nodes that stand `delay` groups after the sums of each block, for the blocks that are due. */
 static enum status add_late(struct execution_source *source, bool closes_step, struct execution_list *out) {
     for (; source->next_late >= 0; source->next_late--) {
         int32_t block = source->next_late;
@@ -185,7 +185,7 @@ static enum status add_latest(struct execution_source *source, bool closes_step,
     return STATUS_OK;
 }
 
-/* What later executions read, collected from the end of a wave to its beginning. */
+/* Values that later executions read, collected from the end of a wave to its beginning. */
 struct sweep {
     const struct graph *graph;
     bool *needed; /* by slot and storage id */
@@ -338,8 +338,8 @@ enum status executions_of_wave(struct execution_source *source, const struct wav
 
 /* ---- pipelines ---- */
 
-/* Of activations one a micro-batch. Parameters come here only when their update was left to this step, during which
- * they are sent (add_deferred_update). */
+/* Activations send one message a micro-batch. Parameters come here only if this step makes their deferred update and
+ * sends them during it (add_deferred_update). */
 static enum status add_message(struct execution_source *source, const struct pipeline_event *event,
                                const struct wave_part *wave, struct execution_list *out) {
     const struct pipeline_value *value = &source->pipeline.values.items[event->value];
@@ -361,7 +361,7 @@ static enum status add_message(struct execution_source *source, const struct pip
     return STATUS_OK;
 }
 
-/* Wave `number` of the share's: those that this rank has not come first, each with a slot behind the share's. */
+/* Wave `number` of the share. Waves that only other ranks have come first, each with a slot behind the share's. */
 static struct wave_part part_of_pipeline(const struct wave_part *share, int64_t wave_micro_batches, int32_t waves,
                                          int32_t number) {
     int32_t own = (int32_t)((share->slots + wave_micro_batches - 1) / wave_micro_batches), absent = waves - own;
@@ -399,7 +399,7 @@ enum status executions_of_pipeline(struct execution_source *source, const struct
     size_t begin = out->list.count;
     begin_share(source, share->closes_share);
     TRY(pipeline_order_waves(&source->pipeline, waves));
-    size_t next = 0; /* of what this stage is part of, the first that is not listed yet */
+    size_t next = 0; /* the first event of this stage that is not listed yet */
     for (size_t e = 0; e < source->pipeline.events.count; e++) {
         const struct pipeline_event *event = &source->pipeline.events.items[e];
         if (e < next || !pipeline_concerns(&source->pipeline, event, source->stage)) continue;

@@ -1,5 +1,5 @@
-/* Executions: which node is executed for which micro-batch, in which order. Scheduling decides this first and buffers
- * after.
+/* Executions: the order in which nodes are executed for micro-batches. Scheduling decides this first and buffers
+ * afterwards.
  *
  * A wave follows the steps of the activation schedule. Each step (forward or backward of one block, or a forward
  * directly followed by its backward) is a group: its nodes are executed for one micro-batch after the other, so that
@@ -7,25 +7,25 @@
  * receives its micro-batches in order, whatever the wave.
  *
  * A step is a list of shares (plan/lane_shares.h), each in waves of its own. The last wave of a share adds up the uses
- * of tied parameters and then says, block by block, where sums over lanes and ranks stand: what follows a reduction
- * stands `delay` groups after it, so that compute overlaps. */
+ * of tied parameters. Then it places the sums over lanes and ranks, block by block. Nodes that depend on a reduction
+ * stand `delay` groups after it, so that compute overlaps it. */
 #pragma once
 
 #include "compiler/program.h"
 #include "plan/activations.h"
 #include "plan/layout/pipeline.h"
 
-/* Pipelines: what goes from stage to stage, and who does what when.
+/* Pipelines: messages between stages, and each stage's order of work.
  *
  * A pipeline schedules waves. Each rank has the nodes of its stage's blocks; an activation or its gradient that another
  * stage reads is a message, one for each micro-batch. All ranks derive the same list of events from graph and policy:
  * spans' forwards and backwards as 1F1B (or its interleaved form) has them, by a clock on which a forward takes 1 and a
- * backward 2, and messages when their sender is done. A rank takes those events that it is part of, in that order. So
- * nobody waits for ever: whatever an event waits for stands before it in the one list. */
+ * backward 2, and messages when their sender is done. A rank takes its own events, in that order. This cannot deadlock:
+ * the events that an event waits for stand before it in the one list. */
 
-/* A tensor with bytes of its own that one stage has, made in the forward or backward of a span, and another reads: an
- * activation, for each micro-batch; a parameter that both use, when it was updated; or the other stage's sum of its
- * gradient, once a share, which goes to the stage that updates it. */
+/* A tensor with its own bytes that one stage makes in the forward or backward of a span and another stage reads. It is
+ * an activation (one message a micro-batch), a parameter that both use (after its update), or the other stage's sum of
+ * the parameter's gradient (once a share, to the stage that updates it). */
 struct pipeline_value {
     struct tensor *tensor;
     int32_t span; /* that makes it */
@@ -49,8 +49,8 @@ struct pipeline {
     VEC(struct pipeline_event) events; /* of the waves that pipeline_order_waves was asked for */
 };
 
-/* What crosses stages when these nodes are executed: each value goes to a stage once. BAD_INPUT where a cut lies within
- * a tensor that several spans write. The caller frees with pipeline_free, also after a failure. */
+/* Finds the values that cross stages when these nodes are executed; each value goes to a stage once. BAD_INPUT if a cut
+ * lies within a tensor that several spans write. The caller frees with pipeline_free, also after a failure. */
 enum status pipeline_create(const struct stage_spans *spans, const struct node *const *nodes, size_t count,
                             struct pipeline *out);
 /* Whether a stage has a parameter, gradient, state, sum of squares or cache. */
@@ -103,7 +103,7 @@ struct node_groups {
     int32_t *first; /* by number: where its nodes begin; one more at the end */
 };
 
-/* What listing the executions of every section needs. */
+/* Inputs for listing the executions of every section. */
 struct execution_source {
     struct scratch memory;
     const struct graph *graph;
@@ -121,8 +121,9 @@ struct execution_source {
     struct node_groups updates; /* PHASE_UPDATE, by 1 + the chunk whose parameter is updated; 0: of none */
     int32_t *forward_groups, *backward_groups; /* by block: of its first forward and its backward in that wave; -1 */
     int32_t group;                             /* the next group's number */
-    /* By tensor id: the block whose backward completes a gradient, the first use's for a tied parameter, and with
-     * `sums` all others of the same part of a chunk; -1 for all else, the other uses' accumulators among them. */
+    /* By tensor id: the block whose backward completes a gradient. A tied parameter has its first use's block; with
+     * `sums`, so have all others of the same part of a chunk. -1 for all other tensors, including the other uses'
+     * accumulators. */
     int32_t *completed_by;
     bool sums;                 /* shares are added: the step has several, or several ranks */
     bool cuts, cuts_gradients; /* the policy's partition */
@@ -134,7 +135,7 @@ struct execution_source {
     int32_t next_deferred; /* the chunk whose deferred update comes next */
 };
 
-/* What a wave is within its step. */
+/* A wave's place within its step. */
 struct wave_part {
     int64_t first_slot, slots; /* micro-batches; 0: other ranks have some */
     bool opens_step, closes_share, closes_step;
@@ -164,12 +165,13 @@ void execution_source_free(struct execution_source *source);
 /* Appends the executions of one wave. A step's first wave contains the previous step's deferred updates, each a few
  * groups before its chunk is used; a share's last wave contains its sums; the step's last wave contains PHASE_FINISH,
  * each gradient after its last use and its sums, and early updates. Executions whose results nobody reads are left out:
- * recomputing a block makes only what its backward reads. */
+ * recomputing a block makes only values that its backward reads. */
 enum status executions_of_wave(struct execution_source *source, const struct wave_part *wave,
                                struct execution_list *out);
-/* The same of all waves of a share in the order of the pipeline: `waves` of them, of which other ranks have the first
- * ones where the share has micro-batches for fewer. `share` has the micro-batches; the section has a slot for each, one
- * more for each wave of other ranks, and a wave `wave_micro_batches` of them, the last one maybe fewer. */
+/* Appends the executions of all waves of a share in the order of the pipeline. There are `waves` of them; other ranks
+ * have the first ones if the share has micro-batches for fewer. `share` has the micro-batches. The section has a slot
+ * for each micro-batch and one for each wave of other ranks. A wave has `wave_micro_batches`; the last one may have
+ * fewer. */
 enum status executions_of_pipeline(struct execution_source *source, const struct wave_part *share,
                                    int64_t wave_micro_batches, int32_t waves, struct execution_list *out);
 /* Appends the update that is neither deferred nor early: the clip factor, then a group for each chunk. */

@@ -52,7 +52,7 @@ static int64_t pack_elements(const struct buffer *whole) {
     return whole->bytes / dtype_bytes(whole->pack->members[0].tensor->shape.dtype);
 }
 
-/* Of the group before whose instructions it stands: groups come in order. */
+/* Creates a gather before the instructions of its group; groups come in order. */
 static enum status make_gather(struct residencies *residencies, const struct transfer *transfer,
                                struct instruction *out) {
     struct program *program = residencies->program;
@@ -98,7 +98,7 @@ static enum status sort_collectives(struct program *program) {
     return STATUS_OK;
 }
 
-/* What only other ranks do stood there for its gathers. */
+/* Instructions that only other ranks execute stood there for their gathers. */
 static void remove_elsewhere(struct program *program) {
     struct instruction *items = program->instructions.items;
     int32_t kept = 0;

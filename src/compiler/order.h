@@ -1,4 +1,4 @@
-/* Which instructions need an order, and which have one: segments of bytes, and vector clocks. */
+/* Finds the instructions that need an order and the ones that have one, by segments of bytes and vector clocks. */
 #pragma once
 
 #include "compiler/program.h"
@@ -27,7 +27,7 @@ static inline const struct reach *segments_of(const struct segments *segments, i
     return segments->reaches + segments->first_reach[instruction];
 }
 
-/* Where a segment begins in its tier's arena; it ends where the next one begins. */
+/* The first byte of a segment in its tier's arena. The segment ends where the next one begins. */
 static inline int64_t segments_begin(const struct segments *segments, int32_t segment) {
     return segments->borders[segment];
 }

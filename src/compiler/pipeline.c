@@ -43,8 +43,8 @@ static enum status add_value(struct pipeline *pipeline, const struct makers *mak
     return vec_push(&pipeline->values, (struct pipeline_value){tensor, span, makers->backward[tensor->id], to});
 }
 
-/* What a stage reads; what the caller reads afterwards, on every rank; and sums that are added to those of a
- * parameter's other uses where the parameter is updated. */
+/* Adds three kinds of values: those that a stage reads; those that the caller reads afterwards, on every rank; and sums
+ * that are added to the other uses' sums of a parameter by the stage that updates it. */
 static enum status add_values(struct pipeline *pipeline, const struct makers *makers, const struct node *node) {
     int stage = stage_of_block(pipeline->spans, node->block);
     for (int i = 0; i < node->op->inputs; i++)

@@ -1,7 +1,8 @@
-/* Static placement: offsets for buffers with known live ranges (dynamic storage allocation, NP-hard). A sweep in the
- * order of time is near linear; greedy placement at the lowest free offset in other orders is quadratic and is tried
- * too while there are not too many buffers. Where that leaves gaps, orders are changed: the buffer that ends highest is
- * placed before all that are live with it, again and again. The best result is kept. */
+/* Static placement: offsets for buffers with known live ranges (dynamic storage allocation, NP-hard).
+ *
+ * A sweep in the order of time is near linear. Greedy placement at the lowest free offset in other orders is quadratic,
+ * and is tried too unless there are too many buffers. If that leaves gaps, orders are changed repeatedly: the buffer
+ * that ends highest moves before all buffers that are live with it. The best result is kept. */
 
 #include "compiler/program.h"
 
@@ -35,7 +36,7 @@ static void settle_unused(struct buffer *buffer) {
     if (!buffer->persistent && buffer->pack && buffer->bytes > BUFFER_ALIGNMENT) buffer->bytes = BUFFER_ALIGNMENT;
 }
 
-/* What comes into a repeated section from outside lives to its end. */
+/* A buffer that enters a repeated section from outside lives to its end. */
 static void extend_entering(struct program *program, const struct section *section) {
     int32_t last = section->first + section->count - 1;
     for (size_t i = 0; i < program->buffers.count; i++) {
@@ -144,17 +145,17 @@ static enum status sweep_place(const struct program *program, struct buffer *con
 LARGEST_FIRST(by_bytes, (*item)->bytes)
 LARGEST_FIRST(by_area, (*item)->bytes *((*item)->last - (*item)->first + 1))
 LARGEST_FIRST(by_duration, (*item)->last - (*item)->first)
-/* Of those that begin together, the one that lives longest first. */
+/* Among buffers that begin together, the longest-lived comes first. */
 LARGEST_FIRST(by_precedence, (*item)->last - ((int64_t)(*item)->first << 32))
 
 /* Copies between tiers, moved to bytes that were not in use shortly before.
  *
- * A copy waits for whatever had its bytes before it. Placement looks at the peak alone and has all copies of a kind at
- * one offset, so each fetch waits for the store before it, though memory is free for most of a step. Here each copy
- * goes where the fewest groups wait for it or are waited for; the arena stays as large as it is. */
+ * A copy waits for whatever had its bytes before it. Placement only minimizes the peak, and puts all copies of a kind
+ * at one offset. So each fetch waits for the store before it, though memory is free for most of a step. Here each copy
+ * moves to the bytes where the fewest groups have to wait. The arena does not grow. */
 
-/* How many groups lie between two uses of the same bytes, and one. A stream that fetches is a few groups ahead of what
- * it fetches for where it can, so that more make no difference. */
+/* The number of groups between two uses of the same bytes, plus one. A stream fetches a few groups ahead if it can, so
+ * longer distances make no difference. */
 enum { DISTANCE_LIVE = 0 /* in use together */, DISTANCE_MAX = 6 };
 /* A copy much smaller than the largest keeps nothing waiting for long. */
 enum { SMALL_PART = 64 };

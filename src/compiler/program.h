@@ -5,23 +5,32 @@
  *
  * Order. Sections come in order, each repeated as often as its repeat count says; within a repetition each stream
  * issues its instructions in their order. Streams are concurrent, also across the borders of sections and steps: only
- * waits order them. An instruction that waits for another waits for that one's most recent issue before its own (none
- * issued yet: it does not wait), so one list of waits serves every repetition, as recorded events do on a GPU.
+ * waits order them. An instruction waits for the most recent issue of another before its own, or not at all if there is
+ * none. So one list of waits serves every repetition, as recorded events do on a GPU.
  *
- * Deferred updates. Where optimizer state is not on the device, a step leaves the updates of its parameters to the next
- * step: there the instructions marked `deferred` make them during forward. The first step leaves these out; the last
- * step's updates are made by issuing them alone (runtime/runner.h).
+ * Deferred updates. If optimizer state is not on the device, a step defers its parameters' updates to the next step,
+ * where the instructions marked `deferred` make them during forward. The first step omits these instructions. For the
+ * last step's updates, the runner issues them alone (runtime/runner.h).
  *
  * Bytes. A buffer lies at a fixed offset of its tier's arena. Two buffers may share bytes only if every use of one
  * happens before every use of the other; program_verify proves it.
  *
- * Files, in the order to read them: program (this; compiling), executions (which node for which micro-batch, in which
- * order), execution_source (what that is listed from), pipeline (what goes from stage to stage, who does what when),
- * collectives (operations between ranks), schedule (sections, and messages of pipelines), buffers (all but those of
- * activations), schedule_nodes (kernels), schedule_sums (sums, and collectives of shards), residency (uses on another
- * tier than the home tier, through one copy), move (gathers of shards and copies between tiers), place (live ranges and
- * offsets), order (bytes cut at operands' borders, and vector clocks), synchronise (waits); the proof is in
- * compiler/verify (verify.h). */
+ * Files, in the order to read them:
+ *   program: this file; compiling;
+ *   executions: the order of nodes and micro-batches;
+ *   execution_source: inputs for listing executions;
+ *   pipeline: messages between stages, and their order;
+ *   collectives: collectives of ranks;
+ *   schedule: sections, and messages of pipelines;
+ *   buffers: all buffers but those of activations;
+ *   schedule_nodes: kernels;
+ *   schedule_sums: sums, and collectives of shards;
+ *   residency: uses on another tier than the home tier, through one copy;
+ *   move: gathers of shards and copies between tiers;
+ *   place: live ranges and offsets;
+ *   order: bytes cut at operands' borders, and vector clocks;
+ *   synchronise: waits.
+ * The proof is in compiler/verify (verify.h). */
 #pragma once
 
 #include "base/base.h"
@@ -32,8 +41,8 @@
 #include "plan/lane_shares.h"
 #include "plan/plan.h"
 
-/* Where ranks have shards of gradients, those are GRADIENTS, and the whole ones of which they are made UNREDUCED: what
- * a rank has added up of its own micro-batches, before all ranks' are added. */
+/* If ranks have shards of gradients, the shards are GRADIENTS. The whole gradients from which they are made are
+ * UNREDUCED: a rank's sums over its own micro-batches, before all ranks' sums are added. */
 #define BUFFER_KIND_LIST(X)                                                                                            \
     X(PARAMETERS, "parameters")                                                                                        \
     X(GRADIENTS, "gradients")                                                                                          \
@@ -99,8 +108,8 @@ static inline bool buffer_is_kept(const struct buffer *buffer) {
 
 enum access { ACCESS_READ, ACCESS_WRITE, ACCESS_UPDATE /* read and written */ };
 
-/* What an instruction does with a buffer: all of it, one micro-batch's slice of it, some of its rows, or some columns
- * of them. */
+/* The part of a buffer that an instruction uses: all of it, one micro-batch's slice, some rows, or some columns of
+ * them. */
 struct operand {
     int32_t buffer;
     enum access access;
@@ -111,8 +120,8 @@ struct operand {
     int64_t row_stride; /* columns: bytes from row to row */
 };
 
-/* Where the bytes of an operand in the buffer end, with the padding behind them that is no other's: parameters begin at
- * multiples of BUFFER_ALIGNMENT, so that together they are all of their pack. */
+/* The end of an operand's bytes in the buffer, including padding that belongs to no other. Parameters begin at
+ * multiples of BUFFER_ALIGNMENT, so that together they cover their pack. */
 static inline int64_t operand_end(const struct operand *operand, const struct buffer *buffer) {
     int64_t end = operand->offset + operand->bytes;
     return buffer->kind == BUFFER_PARAMETERS && buffer->pack ? buffer_aligned_bytes(end) : end;
@@ -147,7 +156,7 @@ static inline bool opcode_is_collective(enum opcode opcode) {
 
 enum { OPERANDS_MAX = OP_INPUTS_MAX + OP_OUTPUTS_MAX + 1 };
 
-/* What streams are for. A program has those that it uses, numbered from 0 in this order. */
+/* Roles of streams. A program numbers the streams that it uses from 0, in this order. */
 enum stream_role {
     STREAM_COMPUTE,
     STREAM_UPDATE,   /* deferred updates */
@@ -239,7 +248,7 @@ struct workspace_table {
     const int64_t *host_bytes; /* of kernels in the host tier; NULL: `bytes` */
 };
 
-/* The shares of a program of the graph. What has no gradients is one share of one rank. The caller frees with
+/* Cuts a program of the graph into shares. A graph without gradients has one share on one rank. The caller frees with
  * lane_shares_free, also after a failure. */
 enum status program_cut(const struct graph *graph, const struct recipe *recipe, const struct rank_place *place,
                         struct lane_shares *out);
@@ -262,18 +271,19 @@ void program_free(struct program *program);
  * instruction, the buffer and the rule that is broken. It shares no code with the passes that make programs. */
 enum status program_verify(const struct program *program);
 
-/* Proves that the programs of all ranks, each of which is verified, fit together: they have the same operations in the
- * same order; in each of these nobody waits for ever, and what is read of a rank's data in place is read before that
- * rank writes it again; and over two steps every gradient is the sum that the recipe says, in its order
- * (compiler/verify). For one rank too. FAILED with the rank and the rule that is broken. */
+/* Proves that the programs of all ranks, each of which is verified, fit together; also for one rank. FAILED names the
+ * rank and the broken rule. The rules:
+ * - Ranks have the same operations in the same order, and no operation deadlocks.
+ * - Data that other ranks read in place is read before its rank writes it again.
+ * - Over two steps, every gradient is the recipe's sum in the recipe's order (compiler/verify). */
 enum status program_verify_ranks(const struct program *const *programs, int ranks, const struct recipe *recipe);
 
-/* What a buffer has of a tensor: elements [first, first + elements), from byte `offset` of the buffer on. Without a
- * partition that is all of them; a shard may have none. */
+/* A buffer's part of a tensor: elements [first, first + elements), from byte `offset` of the buffer on. Without a
+ * partition that is the whole tensor. A shard may be empty. */
 struct tensor_run {
     int64_t offset, first, elements;
 };
-/* Where a parameter, input, state or result is between steps: its buffer, and what that has of it. NULL when the
+/* The buffer that holds a parameter, input, state or result between steps, and its part of the tensor. NULL if the
  * program has none. */
 const struct buffer *program_find_buffer(const struct program *program, const struct tensor *tensor,
                                          struct tensor_run *out);
@@ -301,13 +311,13 @@ enum status program_report_memory(const struct program *program, enum tier tier,
 
 /* ---- operations between ranks: what each is, and what it takes of a rank ---- */
 
-/* What this rank has of an operation's data, in bytes from the data's first. */
+/* This rank's block of an operation's data, in bytes from the first byte of the data. */
 struct comm_range collectives_own_block(const struct program *program, const struct program_collective *operation);
 
 /* The sum of `bytes` over all ranks, of a round's shares. */
 enum status collectives_all_reduce(struct program *program, const struct recipe *recipe, int64_t round, int64_t bytes,
                                    struct program_collective *out);
-/* The same of a chunk's gradients, of which each rank gets its piece (plan/chunks.h). */
+/* The same for a chunk's gradients: each rank gets its piece (plan/chunks.h). */
 enum status collectives_reduce_scatter(struct program *program, const struct recipe *recipe, int64_t round,
                                        const struct shard_cut *cut, struct program_collective *out);
 /* The shard of width `coarse` from its shards of width `fine`; `block_bytes`: what SHARD_BLOCK elements have. 0 bytes:
@@ -326,8 +336,8 @@ static inline struct program_collective collectives_broadcast(struct comm_group 
                                        .micro_batch = micro_batch};
 }
 
-/* What an operator of the graph is (op.collective), on its tensor group, of so many bytes of data. BAD_INPUT where the
- * plan's tensor group has not the operator's number of ranks. */
+/* The collective of an operator of the graph (op.collective), on its tensor group, on `bytes` bytes of data. BAD_INPUT
+ * if the plan's tensor group does not have the operator's number of ranks. */
 enum status collectives_of_node(const struct program *program, const struct node *node, int64_t bytes,
                                 struct program_collective *out);
 
@@ -351,7 +361,7 @@ enum status collectives_add(struct program *program, const struct program_collec
 enum status collectives_spec(const struct program *program, int32_t collective, struct lane_tree *tree,
                              struct comm_spec *out);
 
-/* What this rank moves in a step, all operations together. */
+/* Bytes that this rank moves in a step, over all operations. */
 struct comm_traffic collectives_traffic(const struct program *program);
 
 /* ---- the passes that make a program, in their order; tests call them one by one ---- */
@@ -367,8 +377,8 @@ struct comm_traffic collectives_traffic(const struct program *program);
 enum status program_schedule(const struct graph *graph, const struct plan *plan,
                              const struct workspace_table *workspace, struct program **out);
 
-/* Where the policy cuts parameters: each use of whole ones gets a buffer into which the ranks' shards are gathered
- * before. Whole parameters wait for one of `policy.buffers` places. */
+/* Used if the policy cuts parameters. Each use of a whole parameter gets a buffer into which the ranks' shards are
+ * gathered before it. Whole parameters wait for one of `policy.buffers` places. */
 enum status program_gather(struct program *program, const struct policy *policy);
 
 /* Adds the copies between tiers: an instruction that uses a buffer of another tier gets a copy of it, which is fetched

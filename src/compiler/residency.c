@@ -38,8 +38,8 @@ static int32_t next_use(const struct residencies *residencies, size_t residency,
     return INT32_MAX;
 }
 
-/* The place to give up for a residency at `instruction`: of those that its group does not use, the one whose next use
- * is farthest. -1: none. */
+/* The place to evict for a residency at `instruction`: among places that its group does not use, the one with the
+ * farthest next use. -1: none. */
 static int64_t choose_place(const struct places *places, int32_t instruction) {
     const struct residencies *residencies = places->residencies;
     int32_t farthest = -1, group = residencies_group(residencies, instruction);
@@ -173,7 +173,7 @@ static void list_uses(struct residencies *residencies, const bool *moved, size_t
             if (operand->buffer < 0 || !moved[operand->buffer]) continue;
             const struct buffer *buffer = &program->buffers.items[operand->buffer];
             bool away = residencies->is_away(buffer, residencies_instruction(residencies, i));
-            /* What is made of an activation is made before any of it is read. */
+            /* All of an activation is written before any of it is read. */
             bool all = operand->row_bytes > 0 || operand->bytes == buffer->bytes || buffer->kind == BUFFER_ACTIVATIONS;
             int64_t begin = all ? 0 : operand->offset, end = all ? buffer->bytes : operand_end(operand, buffer);
             insert_use(residencies->uses, residencies->first_use[operand->buffer], next[operand->buffer]++,
@@ -214,8 +214,8 @@ static enum status find_groups(struct residencies *residencies) {
 
 /* ---- residencies ---- */
 
-/* A residency goes on over a gap that is too short for a store and a fetch. Those that are held stay by
- * another rule (residencies_hold). */
+/* A residency continues over a gap that is too short for a store and a fetch. residencies_hold has another rule for
+ * held residencies. */
 static bool is_near(const struct residencies *residencies, const struct residency *residency, int32_t instruction) {
     int32_t last = residencies_group(residencies, residency->last), next = residencies_group(residencies, instruction);
     return residencies->is_held(residencies, residency) ? last == next
@@ -329,7 +329,7 @@ static int compare_transfers(const void *a, const void *b) {
     return (x->residency > y->residency) - (x->residency < y->residency);
 }
 
-/* The residencies of each buffer, of which an instruction is looked up after all later ones. */
+/* Finds the residency of a buffer at an instruction. Instructions are looked up in descending order. */
 struct residency_finder {
     const struct residencies *residencies;
     int32_t *latest; /* by buffer: its last residency that is not behind the instruction; -1: none */

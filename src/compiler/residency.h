@@ -1,5 +1,5 @@
-/* Residency intervals: runs of instructions that use a buffer on another tier than its home tier, through one copy.
- * Where it is kept on another tier, move.c copies it; where it is kept in shards, move.c gathers it.
+/* Residency intervals: runs of instructions that use a buffer on another tier than its home tier, through one copy. If
+ * the buffer is kept on another tier, move.c copies it; if it is kept in shards, move.c gathers it.
  *
  * A copy is live from the place of its fetch in the list to that of its store: `lookahead` groups before the first use,
  * as many after the last, so that the bytes have space while other groups compute. When it really happens is up to the
@@ -73,8 +73,8 @@ static inline const struct section *residencies_section(const struct residencies
 static inline int32_t smaller(int32_t a, int32_t b) { return a < b ? a : b; }
 static inline int32_t larger(int32_t a, int32_t b) { return a > b ? a : b; }
 
-/* Finds uses, groups and residencies; those that are held have their fetch. Program, policy and the two functions are
- * set. BAD_INPUT where policy.buffers are too few. Free in any case. */
+/* Finds uses, groups and residencies; held residencies have their fetch. The caller has set program, policy and the two
+ * functions. BAD_INPUT if policy.buffers are too few. The caller frees in any case. */
 enum status residencies_find(struct residencies *residencies);
 void residencies_free(struct residencies *residencies);
 

@@ -4,8 +4,7 @@
 #include "compiler/program.h"
 #include "plan/plan.h"
 
-/* What goes from stage to stage of a pipeline: activations and their gradients, what stages share of parameters, and
- * results. */
+/* Schedules messages between pipeline stages: activations and their gradients, shared parameters, and results. */
 
 static struct comm_group stages_of(const struct scheduler *scheduler) {
     return rank_place_stage_group(&scheduler->program->place);
@@ -26,8 +25,8 @@ static enum status schedule_broadcast(struct scheduler *scheduler, const struct 
 
 /* ---- from one stage to another ---- */
 
-/* This rank's bytes of the value, for which an activation that is received gets a buffer. Of a parameter those that it
- * keeps: the two ranks have the same place among the data ranks, and so the same shards. */
+/* This rank's bytes of the value. A received activation gets a buffer for them. For a parameter they are the bytes that
+ * the rank keeps: both ranks have the same place among the data ranks, and so the same shards. */
 static enum status find_bytes(struct scheduler *scheduler, const struct execution *execution, struct operand *out) {
     struct tensor *tensor = execution->value->tensor;
     struct step_buffers *buffers = &scheduler->buffers;
@@ -126,7 +125,7 @@ static enum status schedule_results(struct scheduler *scheduler, const struct ex
     return part.tensor ? schedule_part(scheduler, execution, &part) : STATUS_OK;
 }
 
-/* What goes from stage to stage. */
+/* Schedules one message between stages. */
 static enum status schedule_message(struct scheduler *scheduler, const struct execution *execution) {
     if (execution->elsewhere) return STATUS_OK;
     return execution->kind == EXECUTION_RESULTS ? schedule_results(scheduler, execution)
@@ -257,8 +256,8 @@ static int64_t count_waves_elsewhere(const struct scheduler *scheduler, int64_t 
            count_waves(&scheduler->shares, round, scheduler->slots);
 }
 
-/* Where parameters are cut, all ranks have the gathers of all waves: a rank with fewer waves than others in a round
- * begins it with theirs. The last wave of the round, which has its sums, is one of its own if it has any. */
+/* If parameters are cut, all ranks take part in the gathers of all waves. A rank with fewer waves than others begins a
+ * round with theirs. The last wave of the round, which has its sums, is the rank's own if it has any. */
 static enum status schedule_elsewhere_waves(struct scheduler *scheduler) {
     const struct lane_share *share = scheduler->share;
     if (!step_buffers_cut_parameters(&scheduler->buffers)) return STATUS_OK;

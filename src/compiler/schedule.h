@@ -1,4 +1,4 @@
-/* What the files of scheduling share: schedule.c (sections, and messages between pipeline stages), schedule_nodes.c
+/* Shared by the files of scheduling: schedule.c (sections, and messages between pipeline stages), schedule_nodes.c
  * (kernels and their operands), schedule_sums.c (sums of lanes and ranks, collectives of shards). */
 #pragma once
 
@@ -6,8 +6,8 @@
 
 /* Packs: tensors of a chunk side by side, whole ones or the slices that a shard has of them. */
 
-/* A tensor and the pack that it belongs to: all of one chunk, and of one block where parts have blocks; `apart` are a
- * tied parameter's other uses. Of several roles (state) one comes after the other where they are cut. */
+/* A tensor and its pack. A pack holds tensors of one chunk, and of one block if parts have blocks; `apart` marks a tied
+ * parameter's other uses. If they are cut, several roles (state) follow each other. */
 struct packed {
     struct chunk_part part;
     bool apart;
@@ -16,16 +16,17 @@ struct packed {
     int64_t order; /* its place in the pack */
 };
 
-/* Buffers that are no activations: parameters, state, inputs, gradients and results, with the levels of partial sums.
+/* Buffers that do not hold activations: parameters, state, inputs, gradients and results, with the levels of partial
+ * sums.
  *
  * Gradients of one chunk and block are a pack. A pack has one buffer for each level of sums (plan/lane_shares.h); in
  * each of them the gradients that are summed over lanes and ranks come first, and behind them the accumulators of a
  * tied parameter's other uses, which are added to its first use lane by lane.
  *
- * PARTITION (plan/ranks.h). Where it cuts, forward and backward have whole parameters and whole gradients, and the
- * end of the step and the update have a rank's shards: of parameters, of the optimizer's states, and where gradients
- * are cut of their sums. Whole parameters that are cut have a buffer that only stands for what is gathered at each use
- * (move.c), whole gradients one for each round, which dies with its reduction. */
+ * PARTITION (plan/ranks.h). With a partition, forward and backward use whole parameters and whole gradients. The end of
+ * the step and the update use a rank's shards of parameters, of optimizer states, and of gradient sums if gradients are
+ * cut. Each whole parameter that is cut has a placeholder buffer, which stands for the copy gathered at each use
+ * (move.c). Whole gradients have a buffer for each round, which dies with its reduction. */
 
 struct gradient_pack_place {
     int32_t completed_by; /* the block whose backward completes what is summed; -1: nothing is */
@@ -33,13 +34,13 @@ struct gradient_pack_place {
     int64_t summed_bytes; /* the front of the pack */
 };
 
-/* Where the end of the step and the update find a tensor. */
+/* A tensor's location at the end of the step and in the update. */
 struct tensor_place {
     int32_t buffer; /* -1: there is none */
     struct tensor_run run;
 };
 
-/* What a chunk has besides its gradients' levels; -1: none. */
+/* A chunk's buffers besides its gradients' levels; -1: none. */
 struct chunk_buffers {
     struct shard_cut cut;
     int32_t parameters; /* persistent: all, or this rank's shard */
@@ -57,7 +58,7 @@ struct step_buffers {
     const int32_t *completed_by;     /* by tensor id (executions.h) */
     bool sums;                       /* shares are added: of one share's gradients nothing stands apart */
     bool early;                      /* updates follow their gradients */
-    const struct pipeline *pipeline; /* buffers are of what this rank's stage has; NULL: of all */
+    const struct pipeline *pipeline; /* buffers cover only this rank's stage; NULL: all blocks */
     int stage;
     int levels;
     int64_t rounds;                /* that have gradients' levels of their own: 1, or all where gradients are cut */
@@ -139,8 +140,8 @@ static inline int64_t scheduler_share_number(const struct scheduler *scheduler) 
     return scheduler->share - scheduler->shares.list.items;
 }
 
-/* The level of gradients' buffers for a level of the present share's sums. Where gradients are cut, the sum of all
- * rounds is apart, and each round's is at level 0. */
+/* The level of the gradients' buffers for a level of the present share's sums. If gradients are cut, the sum of all
+ * rounds is separate, and each round's sum is at level 0. */
 static inline int scheduler_level(const struct scheduler *scheduler, int level) {
     return level - (step_buffers_cut_gradients(&scheduler->buffers) && scheduler->share->round > 0);
 }
@@ -155,8 +156,8 @@ enum status schedule_zero(struct scheduler *scheduler, const struct execution *e
 enum status schedule_zero_first(struct scheduler *scheduler, const struct execution *execution, int32_t buffer,
                                 bool of_share);
 
-/* A node's kernel, with zeros before where it adds. Where the node is executed on runs of elements, those that this
- * rank has of its shard: none, no kernel. */
+/* Schedules a node's kernel, and zeros before it if it adds. A node that is executed on runs of elements covers this
+ * rank's elements of its shard; without any there is no kernel. */
 enum status schedule_node(struct scheduler *scheduler, const struct execution *execution);
 
 /* Sums of lanes and ranks, and collectives of shards. */

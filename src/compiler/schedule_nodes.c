@@ -154,7 +154,8 @@ static enum status make_outputs(struct scheduler *scheduler, const struct execut
     return STATUS_OK;
 }
 
-/* Of what other ranks compute, the parameters that they read, or the part of their own shards that they write. */
+/* For nodes that other ranks compute: this rank's shards of the parameters that they read, or its own shards that they
+ * write. */
 static enum status schedule_elsewhere(struct scheduler *scheduler, const struct execution *execution) {
     const struct node *node = execution->node;
     struct instruction instruction = scheduler_instruction(scheduler, OPCODE_ELSEWHERE, execution);
@@ -215,7 +216,7 @@ static const enum opcode opcodes[] = {[OP_COLLECTIVE_ALL_REDUCE] = OPCODE_ALL_RE
                                       [OP_COLLECTIVE_ALL_GATHER] = OPCODE_ALL_GATHER,
                                       [OP_COLLECTIVE_ALL_TO_ALL] = OPCODE_ALL_TO_ALL};
 
-/* Of the sum that is scattered in the input's place this rank's part. */
+/* This rank's part of a sum that is scattered in place of the input. */
 static enum status schedule_own_part(struct scheduler *scheduler, const struct execution *execution,
                                      const struct program_collective *operation, const struct operand *data,
                                      const struct operand *out) {

@@ -110,7 +110,8 @@ static enum status schedule_take(struct scheduler *scheduler, const struct execu
     return push(scheduler, &take);
 }
 
-/* Of the sum over all ranks each gets its piece, then those that hold a shard of gradients together the shard. */
+/* Each rank gets its piece of the sum over all ranks. Then ranks that hold a shard of gradients together get the
+ * shard. */
 static enum status schedule_reduce_scatter(struct scheduler *scheduler, const struct execution *execution, int32_t pack,
                                            const struct lane_sum_step *step) {
     struct program *program = scheduler->program;
@@ -161,7 +162,7 @@ static enum status schedule_block_sums(struct scheduler *scheduler, const struct
 
 /* ---- norms and updated parameters ---- */
 
-/* Of a chunk of few blocks, or one whose parameters are dealt whole, a rank may have no sums of squares. */
+/* A rank may have no sums of squares of a chunk with few blocks, or of a chunk whose parameters are dealt whole. */
 static bool has_no_gradient(const struct scheduler *scheduler, int32_t chunk) {
     const struct chunk *dealt = &scheduler->chunks.chunks.items[chunk];
     const struct shard_range range =

@@ -4,8 +4,8 @@
 #include "compiler/program.h"
 
 /* Waits from conflicts: for each access, the last write of the same bytes and, when it writes, the reads since then
- * must have ended. Where the order so far does not say so, a wait is added. Two steps with up to three repetitions
- * of each section are walked, which covers conflicts with the previous repetition and the previous step.
+ * must have ended. If the order so far does not imply this, a wait is added. Two steps with up to three repetitions of
+ * each section are walked, which covers conflicts with the previous repetition and the previous step.
  *
  * Neighbouring segments mostly have one history, since one instruction wrote them: a history is that of a run of
  * segments, which the first of them stands for. An access splits runs at its ends, and a write makes one of all that it
@@ -26,7 +26,7 @@ struct synchroniser {
     struct program *program;
     struct segments segments;
     uint64_t *firsts;          /* bit of a segment: a run begins there */
-    struct history *histories; /* by segment, of those that begin a run */
+    struct history *histories; /* by segment; only the first segment of a run counts */
     struct issue *reads;       /* by such a segment and stream: the latest; of streams that are among the readers */
 };
 
@@ -49,7 +49,7 @@ static int32_t next_first(const struct synchroniser *synchroniser, int32_t segme
     return end;
 }
 
-/* Where the run begins that has this segment. The first segment of all begins one. */
+/* The first segment of the run that contains this segment. The first segment of all begins a run. */
 static int32_t run_of(const struct synchroniser *synchroniser, int32_t segment) {
     int32_t word = segment / WORD_BITS;
     uint64_t below = synchroniser->firsts[word] << (WORD_BITS - 1 - segment % WORD_BITS);
@@ -136,7 +136,7 @@ static enum status synchronise_issue(void *payload, struct walk *walk) {
     struct synchroniser *synchroniser = payload;
     const struct instruction *instruction = &synchroniser->program->instructions.items[walk->instruction];
     const struct reach *reaches = segments_of(&synchroniser->segments, walk->instruction);
-    const struct operand *operands[OPERANDS_MAX]; /* those that there are */
+    const struct operand *operands[OPERANDS_MAX]; /* the operands that are present */
     int count = 0;
     for (int k = 0; k < OPERANDS_MAX; k++)
         if (instruction->operands[k].buffer >= 0) operands[count++] = &instruction->operands[k];

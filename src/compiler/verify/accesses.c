@@ -127,7 +127,7 @@ struct pieces {
     VEC(struct piece) list;
 };
 
-/* What a buffer holds: a tensor of one micro-batch of a wave. */
+/* A buffer's contents: a tensor of one micro-batch of a wave. */
 struct holding {
     const struct tensor *tensor;
     int64_t micro_batch;
@@ -291,7 +291,7 @@ static void record_write(struct verifier *verifier, const struct instruction *in
     verifier->versions[operand->buffer] = ++verifier->latest[root_of(verifier, operand->buffer)];
 }
 
-/* Of scattered sums only the rank's own block is defined. */
+/* After a scattered sum, only the rank's own block is defined. */
 static void forget_other_blocks(struct verifier *verifier, const struct instruction *instruction, struct reach reach) {
     const struct program *program = verifier->program;
     const struct operand *data = &instruction->operands[OP_INPUTS_MAX];

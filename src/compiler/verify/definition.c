@@ -275,7 +275,7 @@ static enum status sum_over_groups(const struct definition *definition, value *o
     return STATUS_OK;
 }
 
-/* What a lane adds up in a round, by cell. */
+/* Adds a lane's sum over a round, by cell. */
 static void add_lane(const struct definition *definition, int lane, int64_t round, int64_t step, value *out) {
     const struct graph *graph = definition->cells->graph;
     int64_t first, count = definition_micro_batches(definition, lane, round, &first);

@@ -71,7 +71,7 @@ static int32_t index_of(const struct program *program, const struct instruction 
     return (int32_t)(instruction - program->instructions.items);
 }
 
-/* Of the instruction that a check looks at. */
+/* Reports a fault of the instruction that a check looks at. */
 #define FAULT_HERE(...) FAULT(program, index_of(program, instruction), __VA_ARGS__)
 
 static enum status check_section(const struct program *program, const struct instruction *instruction) {
@@ -131,8 +131,8 @@ static struct operand expected_operand(const struct program *program, const stru
     return operand;
 }
 
-/* Where a buffer would have the tensor's first byte, which may be one that another rank has. FAILED where it has not
- * all of what the operand is to have. */
+/* Finds where the buffer would have the tensor's first byte, which may be on another rank. FAILED if the buffer lacks a
+ * part of the operand. */
 static enum status find_tensor(const struct program *program, const struct instruction *instruction,
                                const struct operand *operand, struct tensor *tensor, int64_t *offset) {
     const struct tensor *storage = tensor_storage(tensor);
@@ -249,7 +249,7 @@ static bool same_elements(const struct buffer *a, int64_t a_offset, const struct
         struct tensor_run run;
         if (end <= 0 || begin >= bytes || member->elements == 0) continue;
         if (!buffer_find(b, member->tensor, &run)) return false;
-        /* Where the tensor's first element lies, or would lie, counted from both operands. */
+        /* The tensor's first element, inside the buffer or not, counted from both operands. */
         if (begin - member->first * element != run.offset - run.first * element - b_offset) return false;
     }
     return a->pack && b->pack;
@@ -399,7 +399,7 @@ static const enum op_collective op_collectives[] = {[OPCODE_ALL_REDUCE] = OP_COL
                                                     [OPCODE_ALL_GATHER] = OP_COLLECTIVE_ALL_GATHER,
                                                     [OPCODE_ALL_TO_ALL] = OP_COLLECTIVE_ALL_TO_ALL};
 
-/* Of the tensor group or an axis of it, in all of whose data the parts are equal. */
+/* Checks a collective on the tensor group or an axis of it, whose data has equal parts. */
 static enum status check_node_group(const struct program *program, const struct instruction *instruction) {
     const struct program_collective *collective = &program->collectives.items[instruction->collective];
     const struct group_part *part = &NODE_ATTRIBUTES(instruction->node, collective_attributes)->part;
@@ -435,7 +435,7 @@ static enum status check_node_collective(const struct program *program, const st
     return STATUS_OK;
 }
 
-/* Of a sum that was scattered in the operator's input this rank's part. */
+/* Checks this rank's part of a sum that was scattered in the operator's input. */
 static enum status check_own_part(const struct program *program, const struct instruction *instruction) {
     const struct operand *from = &instruction->operands[0];
     const struct tensor *x = instruction->node->in[0];

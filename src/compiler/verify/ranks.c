@@ -199,7 +199,7 @@ static enum status check_places(const struct program *const *programs, int ranks
     return STATUS_OK;
 }
 
-/* The instruction's staging is what the schedule takes, and the traffic what it moves. */
+/* The instruction's staging and traffic must be those of the schedule. */
 static enum status check_schedule(const struct program *program, size_t i, const struct comm_schedule *schedule) {
     const struct instruction *instruction = &program->instructions.items[i];
     const struct program_collective *operation = &program->collectives.items[instruction->collective];
@@ -212,7 +212,7 @@ static enum status check_schedule(const struct program *program, size_t i, const
     return STATUS_OK;
 }
 
-/* What the ranks have of one operation. */
+/* The ranks' views of one operation. */
 struct operation {
     struct comm_spec *specs;
     struct lane_tree *trees; /* theirs */
@@ -269,7 +269,7 @@ static enum status prove(const struct turns *turns, const int32_t *operations, s
     return comm_schedules_verify(out->specs, out->schedules, turns->ranks);
 }
 
-/* The operations that are made at the same time, of which each group of ranks may have one. */
+/* Verifies the operations that ranks create at the same time. Each group of ranks may have one. */
 static enum status verify_turn(void *payload, const int32_t *operations) {
     struct turns *turns = payload;
     struct operation operation = {.specs = NULL};

@@ -143,7 +143,7 @@ static enum status add_uses(const struct sums *sums, struct rank_state *state) {
     return STATUS_OK;
 }
 
-/* Of a gradient, or of its sums of squares. Those that a deferred update reads are of the step before. */
+/* Checks a gradient or its sums of squares. A deferred update reads those of the step before. */
 static enum status check_gradient(const struct sums *sums, struct rank_state *state, const struct tensor *tensor) {
     bool squares = tensor->kind == TENSOR_RESULT;
     const struct tensor *gradient = squares ? tensor->producer->in[0] : tensor;
@@ -308,7 +308,7 @@ static enum status make_tree(const struct rank_state *state, struct lane_tree *o
     return collectives_spec(state->program, at_hand(state)->collective, out, &spec);
 }
 
-/* Of gradients; what an operator sums of activations has no cells. */
+/* Reduces gradients. Sums over activations have no cells. */
 static enum status reduce(const struct sums *sums, const struct comm_group *group) {
     const struct rank_state *first = member(sums, group, 0);
     int64_t first_byte = at_hand(first)->operands[OP_INPUTS_MAX].offset;
@@ -345,7 +345,7 @@ static enum status gather(const struct sums *sums, const struct comm_group *grou
     return STATUS_OK;
 }
 
-/* What the root sends goes to the same place of the others. */
+/* The root's data goes to the same place on the other ranks. */
 static enum status broadcast(const struct sums *sums, const struct comm_group *group) {
     struct rank_state *root = &sums->states[mesh_group_rank(group, operation_of(&sums->states[group->first])->root)];
     const struct operand *sent = &at_hand(root)->operands[0];
@@ -402,7 +402,7 @@ static enum status check_kept(const struct sums *sums, struct rank_state *state,
     return STATUS_OK;
 }
 
-/* Of the ranks at one place of the tensor axis. */
+/* Checks the ranks at one place of the tensor axis. */
 static enum status check_held(const struct sums *sums, const int *held) {
     const struct graph *graph = sums->cells.graph;
     for (size_t t = 0; t < graph->tensors.count; t++) {

@@ -1,9 +1,9 @@
-/* The proof that compiled programs compute what graph, plan and recipe say: program_verify and program_verify_ranks of
+/* Proves that compiled programs implement graph, plan and recipe: program_verify and program_verify_ranks of
  * compiler/program.h. It shares no code with the passes that make programs.
  *
  * Files, in the order to read them: verify (this), form (each buffer, section and instruction by itself), accesses
- * (conflicting uses of memory are ordered, by its own clocks), ranks (the operations of all ranks meet), definition
- * (what a step must compute), sums (every element is what the recipe says). */
+ * (conflicting uses of memory are ordered, by its own clocks), ranks (the operations of all ranks match), definition
+ * (the values that a step must compute), sums (every element has the recipe's value). */
 #pragma once
 
 #include "collective/lane_tree.h"
@@ -20,45 +20,49 @@ enum status verify_fault(const struct program *program, int32_t index, const str
 /* Buffers, sections and instructions, each by itself. */
 enum status program_verify_form(const struct program *program);
 
-/* Whether a buffer is gathered from shards, of which its original is this rank's, and is no plain copy. */
+/* Whether a buffer is gathered from shards, so that it is not a plain copy. Its original is this rank's shard. */
 static inline bool buffer_is_gathered(const struct program *program, const struct buffer *buffer) {
     return buffer->original >= 0 && program->buffers.items[buffer->original].pack != buffer->pack;
 }
 
 /* ---- ranks.c ---- */
 
-/* Walks a step of all ranks' programs, deferred updates included. In a turn the operations are made that come next on
- * all ranks of their groups; `visitor` gets them: by rank the index of its operation, -1 where it waits for a later
- * turn. FAILED, naming the rank, where its next operation is another than that of its group's other ranks, where ranks
- * wait for each other for ever, in a step or when they make their operations before it, and where operations meet that
- * were not made together. */
+/* Walks a step of all ranks' programs, including deferred updates. Each turn makes the operations that are next on all
+ * ranks of their groups. `visitor` gets, by rank, the index of its operation, or -1 if the rank waits for a later turn.
+ * FAILED, naming the rank, in three cases:
+ * - A rank's next operation differs from that of its group's other ranks.
+ * - Ranks deadlock, in a step or when they create their operations before it.
+ * - Operations match that were not created together. */
 typedef enum status matching_visitor(void *payload, const int32_t *operations);
 enum status program_verify_matching(const struct program *const *programs, int ranks, matching_visitor *visitor,
                                     void *payload);
 
 /* ---- sums.c ---- */
 
-/* A part of program_verify_ranks: gradients are the sums that the recipe says, and parameters are what updates by these
- * make of them, wherever their parts are. */
+/* A part of program_verify_ranks: gradients are the recipe's sums, and parameters are the results of updates by these,
+ * wherever their parts are. */
 
-/* Executes two steps of all ranks' programs symbolically. The value of a range of elements is a number that depends
- * on every micro-batch added to it, on the order of all additions, and on every update. FAILED, naming rank and
- * instruction, where a norm or an update reads another gradient than the recipe's, straight from its definition (each
- * lane's micro-batches in order, lanes by the tree, rounds in order); where forward or backward reads a parameter that
- * was not updated by exactly these once a step; where a step ends with parameters or states that were not; where nobody
- * has a range of a state; where data is moved to another tensor's place; or where a loss is added to another share's.
- * The programs' operations match (ranks.c). */
+/* Executes two steps of all ranks' programs symbolically. The value of a range of elements is a number that depends on
+ * every micro-batch added to it, on the order of all additions, and on every update. The programs' operations match
+ * (ranks.c). FAILED, naming rank and instruction, in these cases:
+ * - A norm or an update reads a gradient other than the recipe's definition: each lane's micro-batches in order, lanes
+ *   by the tree, rounds in order.
+ * - Forward or backward reads a parameter that was not updated by exactly these gradients once a step.
+ * - A step ends with parameters or states that were not updated so.
+ * - No rank has some range of a state.
+ * - Data moves to another tensor's place.
+ * - A loss is added to another share's. */
 enum status program_verify_sums(const struct program *const *programs, int ranks, const struct recipe *recipe);
 
 /* ---- definition.c ---- */
 
-/* What a step must compute, from the recipe's and the graph's definition alone: for sums.c. */
+/* The values that a step must compute, from the definitions of recipe and graph alone: for sums.c. */
 
-/* Cells: ranges of elements that every program of all ranks treats alike. What a tensor is cut into follows from the
- * borders of all shards, operands and blocks of operations; a parameter's gradients, states and block sums are cut
- * where it is. For sums.c alone. */
+/* Cells: ranges of elements that every program of all ranks treats alike. The borders of all shards, operands and
+ * blocks of operations cut a tensor into cells. A parameter's gradients, states and block sums are cut like the
+ * parameter. For sums.c alone. */
 
-/* What a cell has: a number that depends on all that was added to it, and on the order. 0: nothing. */
+/* A cell's value: a number that depends on everything added to it, and on the order. 0: nothing. */
 typedef uint64_t value;
 
 struct tensor_cells {
@@ -73,8 +77,8 @@ struct cells {
     int64_t count;           /* of all tensors */
 };
 
-/* Of parameters, gradients, states and block sums. The programs have the same graph. The caller frees, also after a
- * failure. */
+/* Cells of parameters, gradients, states and block sums. The programs have the same graph. The caller frees, also after
+ * a failure. */
 enum status cells_create(const struct program *const *programs, int ranks, struct cells *out);
 void cells_free(struct cells *cells);
 
@@ -130,10 +134,10 @@ static inline value value_zero(int64_t step, int64_t cell) {
 }
 
 static inline value value_squares(value gradient) { return value_mix(gradient, 's'); }
-/* Of the parameter or of one of its states. */
+/* The value of a parameter or one of its states after an update. */
 static inline value value_updated(value old, value gradient) { return value_mix(value_mix(old, 'w'), gradient); }
 
-/* Of a parameter that an update overwrites: it is made of what its master becomes, whatever it was. */
+/* The value of a parameter that an update overwrites: it depends on the new master, not on the old parameter. */
 static inline value value_rounded(value master, value gradient) { return value_round(value_updated(master, gradient)); }
 /* The output from whose old value an update makes output i: i itself, or for what is overwritten the master. */
 int definition_source(const struct node *update, int i);
