@@ -91,9 +91,9 @@ enum status recompute_simulate(const struct chain *chain, const struct recompute
  *     C(i,i,m) = f_i + b_i    where m >= max(x_{i+1} + s_i + ftmp_i, x_i + x_{i+1} + s_i + btmp_i)
  *
  *     C(i,l,m) = min of
- *         f_i + … + f_{j-1} + C(j,l,m-x_j) + C(i,j-1,m)   over i < j <= l      (x_j is a checkpoint)
+ *       - f_i + … + f_{j-1} + C(j,l,m-x_j) + C(i,j-1,m)   over i < j <= l      (x_j is a checkpoint)
  *             where m >= max(x_{l+1} + x_{i+1} + ftmp_i, x_{l+1} + x_j + x_{j+1} + ftmp_j over i < j < l)
- *         C(i,i,m) + C(i+1,l,m-s_i)   where m >= x_{l+1} + s_i + ftmp_i        (block i keeps all)
+ *       - C(i,i,m) + C(i+1,l,m-s_i)   where m >= x_{l+1} + s_i + ftmp_i        (block i keeps all)
  *
  * s_i is the size of block i's saved set. The condition of the last line is ours. C(i,i,m) makes block i's forward fit
  * next to the gradient of x_{i+1}, but the gradient that is live then is that of x_{l+1}. The condition never binds in
