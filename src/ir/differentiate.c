@@ -87,7 +87,7 @@ void gradient_deliver(struct gradients *gradients, struct tensor *tensor, struct
     entry->gradient = gradient;
 }
 
-/* Of its node's operands, a rule may read only those that the operator declares as saved. */
+/* A rule may read only the operands of its node that the operator declares as saved. */
 static bool may_read(const struct node *node, const struct tensor *tensor) {
     bool operand = false;
     for (int i = 0; i < OP_INPUTS_MAX; i++) {

@@ -15,8 +15,9 @@
  * instead. With graph->one_micro_batch a rule may go on in the accumulator of the use before (gradient_joined_target).
  */
 enum status graph_differentiate(struct graph *graph, struct tensor *loss);
-/* The same for a part of a model, whose loss is elsewhere: the gradients of the activations that it makes and does not
- * read are given (activations without a producer), and those of the activations that it gets are wanted. */
+/* The same for a part of a model whose loss is elsewhere. The gradients of activations that the part makes and does not
+ * read are inputs (activations without a producer). It also computes the gradients of the activations that the part
+ * receives. */
 enum status graph_differentiate_part(struct graph *graph);
 
 /* For rules. */
@@ -27,12 +28,12 @@ bool gradient_wanted(const struct gradients *gradients, const struct tensor *ten
 /* The sum over later uses so far, or NULL: what the new node must add to its own contribution. Parameters: always NULL.
  */
 struct tensor *gradient_partial(struct gradients *gradients, struct tensor *tensor);
-/* Where the new node shall write: a fresh activation, columns of the base's gradient when `tensor` is a view, or a new
- * accumulator when it is a parameter. */
+/* The tensor that the new node must write: a fresh activation; columns of the base's gradient if `tensor` is a view; a
+ * new accumulator if it is a parameter. */
 struct tensor *gradient_target(struct gradients *gradients, struct tensor *tensor);
-/* Of a parameter: the accumulator of its use before, where the step has one micro-batch and there is such a use; else
- * as gradient_target. A rule that asks for it adds its own sum, made apart from zero, so that the bits are those of two
- * accumulators that are added up. */
+/* For a parameter: the accumulator of its previous use, if the step has one micro-batch and there is such a use; else
+ * as gradient_target. A rule that calls this computes its own sum apart, from zero, and adds it. So the bits equal
+ * those of adding two accumulators. */
 struct tensor *gradient_joined_target(struct gradients *gradients, struct tensor *parameter);
 /* The target now holds the partial and this use's contribution: where there is a partial, the node that writes the
  * target must read it. A rule whose node takes no addend calls gradient_deliver_sum (ir/ops/check.h) instead. */

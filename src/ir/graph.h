@@ -79,8 +79,8 @@ struct tensor *graph_tensor(struct graph *graph, enum tensor_kind kind, const ch
 /* A trainable parameter in the graph's dtype; rank 1 or 2. Decays when its rank is 2, as the training recipes of GPT-2
  * and Llama have it: matrices and embeddings decay, biases and norm weights do not. */
 struct tensor *graph_parameter(struct graph *graph, const char *name, int rank, int64_t d0, int64_t d1);
-/* A frozen matrix of numbers kept in fewer bits: bytes. Of the code's values the graph's dtype takes the place of
- * theirs. BAD_INPUT, naming it, where the format cannot have such a matrix. */
+/* Adds a frozen quantized matrix, stored as bytes. The graph's dtype replaces the data type in `code`. BAD_INPUT,
+ * naming the matrix, if the format cannot store it. */
 struct tensor *graph_quantized_parameter(struct graph *graph, const char *name, const struct weight_code *code);
 /* Says that files have the parameter in a stack (ir/tensor.h), whose name is copied. */
 void graph_stack(struct graph *graph, struct tensor *parameter, const char *name, int64_t index, int64_t count);
@@ -97,13 +97,13 @@ struct tensor *graph_view_again(struct graph *graph, struct tensor *base, const 
 /* Adds a node. `in` holds OP_INPUTS_MAX pointers, NULL for left-out optional ones; `attributes` is copied. `into` is
  * NULL, or holds OP_OUTPUTS_MAX pointers: a non-NULL one is an existing tensor that the node writes (a view, an
  * accumulator, a state) and must have the inferred shape; others are created as activations named "NODE" or "NODE.k".
- * Shapes that do not fit the operator are BAD_INPUT, since they come from a config. In a graph that decodes, the node
- * is the one that the operator's `decode` adds, where it has one. */
+ * BAD_INPUT if shapes do not fit the operator, since they come from a config. In a graph that decodes, the operator's
+ * `decode` adds the node, if it has one. */
 struct node *graph_add(struct graph *graph, const struct op *op, const char *name, struct tensor *const *in,
                        const void *attributes, struct tensor *const *into);
 
-/* The input whose bytes output 0 may take over when nothing reads that input later: both are whole activations of one
- * size, neither is kept, and no other operand of the node shares the bytes. -1 when there is none. */
+/* The input whose bytes output 0 may overwrite if nothing reads that input later: both are whole activations of one
+ * size, neither is kept, and no other operand of the node shares the bytes. -1 if there is none. */
 int node_in_place_input(const struct node *node);
 
 /* Blocks that have forward or backward nodes; the update's nodes are in none. */

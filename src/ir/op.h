@@ -71,7 +71,7 @@ struct op_index {
      * of parts must divide it. */
     bool padded;
     bool outside; /* of positions that are only cut outside the node: no axis takes it */
-    /* Of the work, what the busiest of so many parts has. NULL: all have the same. */
+    /* The busiest part's share of the work, if the work is cut into `parts`. NULL: all parts have equal work. */
     double (*largest_share)(const struct node *node, int64_t parts);
 };
 struct op_loops {
@@ -83,10 +83,10 @@ struct op_loops {
      * the nodes that make or read them next take too. So nobody adds up; what is no part of a sum is the same on all.
      */
     uint32_t apart;
-    uint32_t whole; /* bits: inputs that lie cut by positions, of which every part reads all positions */
+    uint32_t whole; /* bits: inputs that are cut by positions, but of which every part reads all positions */
     uint32_t own;   /* bits: indices that some axis must take, since otherwise an earlier way is the same; 0: none */
 };
-/* Of an index, part `position` of `parts`, which the ranks along an axis have (struct group_axis). */
+/* Reduces the attributes to part `position` of `parts` of an index, for the ranks along an axis (struct group_axis). */
 struct index_part {
     int64_t size, parts, position, stride;
 };
@@ -156,9 +156,9 @@ struct op {
     bool (*collective_parts)(struct graph *graph, const char *name, char letter, const struct index_part *part,
                              const void *attributes, struct tensor *in[OP_INPUTS_MAX]);
 
-    /* Decoding (graph->cache_texts > 0), where a text's tokens come a few at a time: adds a node that stands for this
-     * one, appends to caches (TENSOR_CACHE) what later tokens need of these, and reads there what earlier ones left.
-     * Called by graph_add in place of adding this node. NULL: each token is computed apart from all others. */
+    /* For decoding (graph->cache_texts > 0), which computes a few tokens of a text at a time. Adds a node that replaces
+     * this one: it appends data that later tokens need to caches (TENSOR_CACHE), and reads the data of earlier tokens
+     * there. graph_add calls it instead of adding this node. NULL: each token is computed independently. */
     struct node *(*decode)(struct graph *graph, const char *name, struct tensor *const *in, const void *attributes);
 
     /* How kernels treat their operands. */
@@ -166,14 +166,14 @@ struct op {
     /* Bits: of those, what a node's attributes say is overwritten after all. NULL: nothing. */
     uint32_t (*overwrites)(const struct node *node);
     bool reads_scalars; /* kernels read values of the step (kernel_call.scalars) */
-    /* What is made of an element of input 0, or of a block of them, depends on no other, so that a kernel may be called
-     * on a run of elements (kernel_call.elements). */
+    /* Each element, or block of elements, is computed independently from that of input 0. So a kernel may be called on
+     * a run of elements (kernel_call.elements). */
     bool by_elements;
     /* The same of a parameter: where ranks have shards of states, the one that has all of it calls the kernel, on all
      * of it, and the others do not (tensor.updated_whole). */
     bool by_parameter;
-    /* Activations are worked on row by row, a row a token: what is made of some rows depends on no others, and what is
-     * updated is a sum over rows in their order, so that OP_ROWS_APART after the other may be added (rewrite.h). */
+    /* Activations are processed row by row, one row a token, and rows are independent. Updated outputs are sums over
+     * rows in their order, so that OP_ROWS_APART rows after the others may be added (rewrite.h). */
     bool by_rows;
     /* Costs little compared with the GEMMs that read output 0, so that backward may make it again
      * (ir/rewrite.h). No input's buffer is taken over. */
@@ -187,8 +187,8 @@ enum { OP_ROWS_APART = 1024 };
 /* Whether ranks that have shards of parameters do its work each on what they have. */
 static inline bool op_is_divided(const struct op *op) { return op->by_elements || op->by_parameter; }
 
-/* Bits: outputs of the node that are added to or changed in place. The kernel writes all of the others, and reads none
- * of what they had. */
+/* Bits: outputs that the node adds to or changes in place. The kernel writes all other outputs and reads none of their
+ * previous contents. */
 uint32_t op_updates(const struct node *node);
 
 void op_cost(const struct node *node, struct op_cost *out);

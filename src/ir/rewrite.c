@@ -112,7 +112,7 @@ static struct tensor *own_tensor(struct graph *graph, const struct tensor *tenso
     return own;
 }
 
-/* What stands for a tensor in a tile: itself where it has no tokens, rows of it, or the tile's own. */
+/* A tensor's substitute in a tile: itself if it has no tokens, rows of it, or the tile's own tensor. */
 static struct tensor *in_tile(struct tiling *tiling, struct tensor *tensor, const struct rows *rows) {
     struct graph *graph = tiling->graph;
     if (!tensor || tensor->kind != TENSOR_ACTIVATION) return tensor;
@@ -175,7 +175,7 @@ static bool makes_needed(const struct tiling *tiling, const struct node *node) {
     return false;
 }
 
-/* Which of the run's forward nodes make what its gradients read, or what such nodes read. */
+/* Marks the run's forward nodes that make tensors for its gradients, directly or through other marked nodes. */
 static void find_again(const struct tiling *tiling, const struct run *run, bool *again) {
     memset(tiling->needed, 0, tiling->tensors * sizeof *tiling->needed);
     for (int32_t n = run->backward; n < run->backward_end; n++)

@@ -1,10 +1,10 @@
-/* What each forward node takes in a training step, forward and backward: bytes that are made, saved, needed, and FLOPs.
- * Nothing is run: the graph's gradients are added by the operators' rules, and the rest are shapes, FLOPs and last
- * readers (the symbolic profile of Colossal-Auto, arXiv 2302.02599).
+/* Symbolic profile: the cost of each forward node in a training step, forward and backward. Costs are the bytes that
+ * are made, saved and needed, and FLOPs. Nothing is executed: the operators' rules add the graph's gradients, and the
+ * rest follows from shapes, FLOPs and last readers (Colossal-Auto, arXiv 2302.02599).
  *
- * It is that of the order in which the graph's nodes stand, every activation kept, one micro-batch at a time. A program
- * compiled so has these activations live at every node, to the byte; what it has besides them are parameters,
- * gradients, states, inputs, results and the kernels' workspace. */
+ * The profile assumes the order of the graph's nodes, all activations kept, and one micro-batch at a time. A program
+ * compiled so has exactly these activations live at every node, to the byte. It also has parameters, gradients, states,
+ * inputs, results and the kernels' workspace. */
 #pragma once
 
 #include "ir/graph.h"
@@ -38,10 +38,10 @@ struct symbolic_profile {
     int32_t *value_of;                /* by tensor id; -1: it has no bytes as an activation of its own */
 };
 
-/* Of a graph with gradients, which must outlive the profile. The loss stood last in it. Free with
+/* Profiles a graph with gradients, which must outlive the profile. The loss stood last in it. Free with
  * symbolic_profile_free, also after a failure. */
 enum status symbolic_profile_create(const struct graph *graph, struct symbolic_profile *out);
-/* Of a forward graph, by gradients in a copy of it: those of its loss, or where it has none those of a part of a model
- * (graph_differentiate_part). */
+/* Profiles a forward graph, by adding gradients to a copy of it: the loss's, or without a loss those of a part of a
+ * model (graph_differentiate_part). */
 enum status symbolic_profile_forward(const struct graph *forward, struct symbolic_profile *out);
 void symbolic_profile_free(struct symbolic_profile *profile);

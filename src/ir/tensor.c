@@ -72,13 +72,13 @@ int64_t tensor_storage_offset(const struct tensor *tensor) {
     return element * dtype_bytes(tensor->shape.dtype);
 }
 
-/* Of the `length` places that a part has in a segment of one dimension, those that the whole has. */
+/* The number of a part's `length` places in a segment of one dimension that are inside the whole tensor. */
 static int64_t places_used(const struct tensor_cut *cut, int64_t segment, int64_t length) {
     int64_t left = segment - cut->part * length;
     return left < 0 ? 0 : left < length ? left : length;
 }
 
-/* Of a tensor of shape `own`, which is one cut of another whose dimension has `all` places. */
+/* Finds the place in a tensor of shape `own`, which is one cut of another tensor whose dimension has `all` places. */
 static int64_t find_in_cut(const struct shape *own, const struct tensor_cut *cut, int64_t all, int64_t at,
                            int64_t *run) {
     int64_t inner = 1, size = own->dims[cut->dimension];

@@ -42,7 +42,7 @@ int64_t shape_rows(const struct shape *shape);
 char *shape_print(const struct shape *shape, char text[96]);
 enum { SHAPE_TEXT = 96 };
 
-/* What a tensor is for decides how many instances it has and how long they live. */
+/* A tensor's kind decides how many instances it has and how long they live. */
 enum tensor_kind {
     TENSOR_ACTIVATION, /* made in a wave: one instance for each micro-batch in flight and execution of its producer */
     TENSOR_INPUT,      /* set by the caller before a step, one slice for each micro-batch of the step */
@@ -55,9 +55,9 @@ enum tensor_kind {
                       Those with a parameter (block sums of squares) are read by the step's own nodes alone */
 };
 
-/* What a rank has of a tensor whose parts lie on several: of each of the segments of a dimension that is cut, which lie
- * side by side (queries, keys and values of one GEMM), the same one of `parts` equal parts. A dimension of one
- * segment need not have equal parts: those at the end are then filled up with zeros, which are nowhere in the whole. */
+/* A rank's part of a tensor that is cut among several ranks. The cut dimension consists of segments side by side
+ * (queries, keys and values of one GEMM); of each, the rank has the same one of `parts` equal parts. A dimension of one
+ * segment may divide unevenly: parts at its end are then padded with zeros, which are outside the whole tensor. */
 enum { TENSOR_SEGMENTS_MAX = 4 };
 struct tensor_segments {
     int count; /* 0: the dimension is one segment */
@@ -73,8 +73,8 @@ struct group_axis {
     int64_t parts;  /* ranks along it; 0: none */
     int64_t stride; /* ranks of the group between neighbours; 0: all ranks of the group */
 };
-/* Whether a rank of the group has something of a sum that no other has: a part, where it is the first of those that
- * have that part; else all of it, which the first rank has. */
+/* Whether the rank contributes to a sum over the group. Among ranks with the same part, the first one does; without
+ * parts, only the first rank does. */
 static inline bool group_axis_counts(struct group_axis axis, int64_t rank) {
     int64_t stride = axis.stride > 0 ? axis.stride : 1;
     return axis.parts == 0 ? rank == 0 : rank == rank / stride % axis.parts * stride;
@@ -91,7 +91,7 @@ struct tensor_part {
     int64_t copies, copy;   /* ranks of the group that have this part, and which of them this one is */
 };
 
-/* What the bytes of a frozen weight stand for. */
+/* The encoding of a frozen weight's bytes. */
 struct weight_code {
     enum weight_format format; /* WEIGHT_PLAIN: they are the numbers themselves */
     struct shape values;       /* else a matrix, in the dtype that its numbers are rounded to */
@@ -101,8 +101,8 @@ static inline struct weight_layout weight_code_layout(const struct weight_code *
     return weight_layout_of(code->format, code->block, code->values.dims[0], code->values.dims[1]);
 }
 
-/* Of several parameters that files have as one tensor, along a dimension that comes before theirs: the name of that
- * tensor, NULL where there is none, and which of them this one is. */
+/* The position of this parameter in a tensor of the files that stacks several parameters along a dimension before
+ * theirs. The name is that of the stacked tensor; NULL: none. */
 struct tensor_stack {
     const char *name;
     int64_t index, count; /* count 0: that tensor is this one, under another name */
@@ -133,8 +133,8 @@ struct tensor {
     struct tensor *parameter;         /* gradients, sums of their squares, and state: the parameter they belong to */
     struct tensor *value;             /* activations of backward: the activation whose gradient they are; else NULL */
     const char *role;                 /* state: "master", "master_low", "exp_avg", "exp_avg_sq"; else NULL */
-    /* State and sums of squares that have one element for each block of so many of the parameter's, of which the last
-     * may be shorter; 0: one for each. */
+    /* State and sums of squares may have one element for each block of this many of the parameter's elements; the last
+     * block may be shorter. 0: one for each element. */
     int64_t block_elements;
 };
 
@@ -143,7 +143,8 @@ static inline const struct shape *tensor_values(const struct tensor *tensor) {
     return tensor->code.format == WEIGHT_PLAIN ? &tensor->shape : &tensor->code.values;
 }
 
-/* Of a parameter's elements, how many one of the tensor's is for; and how many it has for `elements` of them. */
+/* The number of the parameter's elements for each of the tensor's; and the tensor's number of elements for `elements`
+ * of the parameter's. */
 static inline int64_t tensor_elements_per(const struct tensor *tensor) {
     return tensor->block_elements > 0 ? tensor->block_elements : 1;
 }
@@ -155,8 +156,8 @@ static inline int64_t tensor_elements_for(const struct tensor *tensor, int64_t e
 
 /* Elements from one row to the next in memory: the base's columns for a view. */
 int64_t tensor_row_stride(const struct tensor *tensor);
-/* Where element `at` of a rank's part is in the whole tensor, or TENSOR_NOWHERE, and how many elements follow it there
- * as they do here. What is no part is the whole: `at`, and all that follow. */
+/* The place of element `at` of a rank's part in the whole tensor, or TENSOR_NOWHERE, and the number of elements that
+ * follow contiguously in both. For a tensor without parts: `at`, and all that follow. */
 enum { TENSOR_NOWHERE = -1 };
 int64_t tensor_part_find(const struct tensor *tensor, int64_t at, int64_t *run);
 /* The shape of the whole tensor, in this one's dtype: a state has its parameter's part. */

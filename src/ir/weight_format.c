@@ -148,9 +148,9 @@ const float weight_scale_map[WEIGHT_SCALES] = {
     0.96484375f,      0.978906274f,     0.992968738f,     1.0f,
 };
 
-/* The sections of a tensor with `part` and `code`, of which weight_part_fits holds, from those of the whole weight, of
- * which it holds at most WEIGHT_PART_CAPACITY bytes. Numbers that are nowhere in the whole are 0. The tensor and what
- * `whole` reads outlive it. FAILED without memory, or as `whole` fails. */
+/* Makes the sections of a tensor with `part` and `code` from those of the whole weight; weight_part_fits holds. Buffers
+ * at most WEIGHT_PART_CAPACITY bytes of the whole weight. Numbers outside the whole are 0. The tensor and the source of
+ * `whole` outlive it. FAILED if out of memory, or as `whole` fails. */
 enum { WEIGHT_PART_CAPACITY = (1 << 20) + 3 * (1 << 16) };
 
 int64_t weight_piece_overlap(const struct weight_piece *piece, int64_t at, int64_t bytes, int64_t *begin) {
@@ -325,7 +325,7 @@ static enum status nf4_scale(struct weight_part_reader *reader, int64_t block, u
     return STATUS_OK;
 }
 
-/* What the part has for a block of the whole in the section of a read buffer. */
+/* Copies the part's scale for a block of the whole from the read buffer's section. */
 static enum status take_scale(struct weight_part_reader *reader, struct read_buffer *read_buffer, int64_t block,
                               int64_t element_bytes, unsigned char *out) {
     const unsigned char *bytes;

@@ -1,18 +1,19 @@
-/* Frozen weights in fewer bits than their numbers have: codes, and scales of blocks of them.
+/* Formats of frozen quantized weights: codes, and scales of blocks of codes.
  *
- * Such a weight is a parameter of plain bytes; this says what they stand for. Sections follow each other, each at a
+ * Such a weight is a parameter of plain bytes, which this header defines. Sections follow each other, each at a
  * multiple of WEIGHT_SECTION_BYTES:
- *     nf4        codes, two a byte, the first one in the high bits; a byte for each block of 64 numbers; an fp32
+ *   - nf4        codes, two a byte, the first one in the high bits; a byte for each block of 64 numbers; an fp32
  *                number for each group of 256 blocks; one more, the offset. A block's scale is
  *                weight_scale_map[byte] * group + offset (double quantisation; Dettmers et al., arXiv 2305.14314)
- *     nf4-fp32   codes as nf4's; an fp32 number for each block of 64, its scale
- *     int8       codes, one a byte; an fp32 number for each row, 127 times its scale
- *     mxfp4      codes, two a byte, the first one in the low bits; for each block of 32 numbers the exponent e of
+ *   - nf4-fp32   codes as nf4's; an fp32 number for each block of 64, its scale
+ *   - int8       codes, one a byte; an fp32 number for each row, 127 times its scale
+ *   - mxfp4      codes, two a byte, the first one in the low bits; for each block of 32 numbers the exponent e of
  *                its scale 2^(e - 127) (OCP Microscaling Formats 1.0)
- *     w4a16      codes, two a byte, the first one in the low bits; an fp32 number for each block, its scale: a number
+ *   - w4a16      codes, two a byte, the first one in the low bits; an fp32 number for each block, its scale: a number
  *                is (code - 8) * scale; w4a16-asym: a signed byte more for each block, and (code - 8 - byte) * scale
- *     w8a16      codes, signed bytes; scales as w4a16's: a number is code * scale; w8a16-asym likewise
+ *   - w8a16      codes, signed bytes; scales as w4a16's: a number is code * scale; w8a16-asym likewise
  *                (code - byte) * scale
+ *
  * Blocks are runs of the numbers in their order in the tensor; a row is whole blocks of mxfp4 and of the integers. How
  * long a block of integers is differs by model: it is given next to the format. */
 #pragma once
@@ -66,7 +67,7 @@ struct weight_layout weight_layout_of(enum weight_format format, int64_t block, 
 /* Whether the format can have such a matrix: rows of mxfp4 and of integers are whole blocks. */
 bool weight_format_fits(enum weight_format format, int64_t block, int64_t columns);
 
-/* What the codes of nf4 and mxfp4 stand for, times their scale; what the bytes of nf4's scales stand for, ascending. */
+/* Values of the codes of nf4 and mxfp4, before scaling; values of the bytes of nf4's scales, ascending. */
 extern const float weight_nf4_values[WEIGHT_CODES], weight_mxfp4_values[WEIGHT_CODES];
 extern const float weight_scale_map[WEIGHT_SCALES];
 /* int8: a number is code * row * this, rounded after each product. */
@@ -88,16 +89,16 @@ struct weight_piece {
     unsigned char *out;
 };
 
-/* Fills any piece of one weight, one call at a time; bytes between sections are 0. Cheapest from the first byte to the
- * last. What fails leaves the piece undefined. */
+/* Fills any piece of one weight, one call at a time; bytes between sections are 0. Reading from the first byte to the
+ * last is cheapest. After a failure the piece is undefined. */
 struct weight_source {
     enum status (*read)(void *payload, const struct weight_piece *piece);
     void *payload;
 };
 
-/* What a piece has of bytes [at, at + bytes) of the weight: [*begin, *begin + the result), counted from `at`. */
+/* The piece's part of bytes [at, at + bytes) of the weight: [*begin, *begin + the result), counted from `at`. */
 int64_t weight_piece_overlap(const struct weight_piece *piece, int64_t at, int64_t bytes, int64_t *begin);
-/* Where the piece has byte `at` of the weight, which lies in it. */
+/* The address in the piece of byte `at` of the weight, which lies in the piece. */
 static inline unsigned char *weight_piece_at(const struct weight_piece *piece, int64_t at) {
     return piece->out + (at - piece->first);
 }
@@ -105,9 +106,9 @@ static inline unsigned char *weight_piece_at(const struct weight_piece *piece, i
 /* Copies what the piece has of bytes [at, at + bytes) of the weight, which are at `from`. */
 void weight_piece_put(const struct weight_piece *piece, int64_t at, int64_t bytes, const void *from);
 
-/* Of a part of a weight in that format. */
+/* The format of a part of a weight in format `whole`. */
 enum weight_format weight_part_format(enum weight_format whole);
-/* What the whole is, of a tensor with `part` and `code`. */
+/* The encoding of the whole, for a tensor with `part` and `code`. */
 struct weight_code weight_part_whole(const struct tensor *tensor);
 /* Whether a tensor's numbers are whole blocks of the whole weight. */
 bool weight_part_fits(const struct tensor *tensor);

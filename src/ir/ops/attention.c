@@ -88,7 +88,7 @@ static enum status infer_attention(const struct node *node, struct shape out[OP_
 
 static void differentiate_attention(struct gradients *gradients, const struct node *node) {
     struct tensor *q = node->in[0], *k = node->in[1], *v = node->in[2], *dy = gradient_of(gradients, node->out[0]);
-    /* What a query gives to its sink is the sink's alone: dS = P (dP - dy . y), where the sink's dP is 0. */
+    /* The sink's score has dS = P (dP - dy . y), where the sink's dP is 0. */
     gradient_add_rule(gradients, &op_attention_sinks_grad, node, OPERANDS(dy, node->out[0], node->out[1], node->in[4]),
                       node->attributes, OPERANDS(node->in[4]));
     gradient_add_rule(gradients, &op_attention_grad, node,
@@ -107,7 +107,7 @@ static struct node *decode_attention(struct graph *graph, const char *name, stru
     return y ? y->producer : NULL;
 }
 
-/* Of the pairs, those of runs [run, run + 1) of `runs` equal ones. */
+/* The fraction of pairs in run `run` of `runs` equal runs. */
 static double share_of_run(const struct node *node, int64_t run, int64_t runs) {
     double length = (double)node->in[0]->shape.dims[1], each = length / (double)runs;
     double pairs = pairs_before(node, each * (double)(run + 1)) - pairs_before(node, each * (double)run);
@@ -165,7 +165,8 @@ static struct select_heads_attributes heads_of_part(const struct index_part *par
                                    &(struct group_part){.parts = part->parts, .position = part->position});
 }
 
-/* Of key-value groups with their queries, or of query heads with those that they read; of a run of the queries. */
+/* Takes a part of the heads or the queries: key-value groups with their queries, query heads with the key-value heads
+ * that they read, or a run of the queries. */
 static void take_part_attention(void *attributes, char letter, const struct index_part *part) {
     struct attention_attributes *own = attributes;
     if (letter == 't' || letter == 'z') own->queries = (struct query_part){part->parts, part->position, letter == 'z'};
@@ -416,7 +417,7 @@ int64_t select_heads_find(const struct select_heads_attributes *attributes, int6
     return (attributes->first + selected * attributes->step) / attributes->group;
 }
 
-/* All heads become those that are selected, or the other way round. */
+/* All heads become the selected ones, or the reverse. */
 static enum status infer_selection(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     const struct select_heads_attributes *attributes = selection_of(node);
     int64_t all = attributes->heads * attributes->head_dim, selected = attributes->selected * attributes->head_dim;

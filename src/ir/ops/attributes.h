@@ -1,6 +1,4 @@
-/* What kernels read of an operator next to its operands: attributes of its node, and values that each step gets
- * (ops.h).
- */
+/* Kernel inputs besides the operands: attributes of the node, and values that each step receives (ops.h). */
 #pragma once
 
 #include "ir/graph.h"
@@ -24,7 +22,7 @@ enum scalar {
 
 struct embedding_attributes {
     int64_t first_row; /* of the table: that of token 0, which may be one that the table lacks */
-    int64_t tokens;    /* there are, of which the table has those whose rows are in it; 0: it has all */
+    int64_t tokens;    /* of the whole vocabulary, if the table has some rows of it; 0: it has all */
 };
 struct embedding_grad_attributes {
     int64_t rows; /* of the table */
@@ -48,7 +46,7 @@ struct norm_attributes {
     bool one_plus; /* rms_norm: what multiplies is 1 + the weight */
 };
 
-/* Which outputs exist; the others are NULL. */
+/* The outputs that exist; the others are NULL. */
 struct norm_grad_attributes {
     bool dx, dweight, dbias;
     bool one_plus; /* as in norm_attributes */
@@ -62,7 +60,7 @@ enum rope_scaling {
     ROPE_SCALING_LONGROPE /* Ding et al., arXiv 2402.13753 */
 };
 enum { ROPE_FACTORS_MAX = 128 };
-/* By the names that transformers has. What is 0 where it may be is not given. */
+/* Fields have transformers' names. A field that may be 0 is absent if it is 0. */
 struct rope_table_attributes {
     int64_t head_dim; /* features that are rotated */
     double partial;   /* partial_rotary_factor: their share of a head; 0: the family rotates all */
@@ -81,15 +79,16 @@ struct rope_table_attributes {
 };
 /* Fills head_dim/2 inverse frequencies in fp32, as transformers computes them (modeling_rope_utils). */
 void rope_inverse_frequencies(const struct rope_table_attributes *attributes, float *out);
-/* What cosines and sines are multiplied by. */
+/* The factor that multiplies cosines and sines. */
 double rope_attention_factor(const struct rope_table_attributes *attributes);
 struct rope_attributes {
     int64_t heads, head_dim;
     int sign; /* +1 forward, -1 gradient */
 };
 
-/* Of a rank that has one of `parts` equal runs of the queries' positions, or in zigzag the i-th from the front and the
- * i-th from the back of 2 * parts, and keys, values and segments of all. parts 0 or 1: all queries. */
+/* A rank's part of the queries, with keys, values and segments of all positions. It is one of `parts` equal runs of
+ * positions; in zigzag order, the i-th of 2 * parts runs from the front and the i-th from the back. parts 0 or 1: all
+ * queries. */
 struct query_part {
     int64_t parts, position;
     bool zigzag;
@@ -110,8 +109,8 @@ struct attention_attributes {
     struct query_part queries;
 };
 
-/* Of `heads` key-value heads, those that a part of the query heads reads: selected head i is that of query first + i *
- * step, of which `group` in a row read one. */
+/* The key-value heads, among `heads`, that a part of the query heads reads. Selected head i is that of query first + i
+ * * step; `group` consecutive queries read one head. */
 struct select_heads_attributes {
     int64_t heads, head_dim, selected;
     int64_t first, step, group;
@@ -124,8 +123,8 @@ struct attention_cache_attributes {
     int64_t texts, positions; /* rows of the caches: texts * positions */
 };
 
-/* Activation functions: what they are called here, then in transformers (ACT2FN), where the first name is the one that
- * is written. What a new one takes besides its row is listed in CONTRIBUTING.md. */
+/* Activation functions: Ballast's name, then the names in transformers (ACT2FN), the first of which is written.
+ * CONTRIBUTING.md lists the other steps of adding one. */
 #define ACTIVATION_LIST(X)                                                                                             \
     X(GELU_TANH, "gelu_tanh", "gelu_new", "gelu_pytorch_tanh")                                                         \
     X(GELU_ERF, "gelu_erf", "gelu", "gelu_python")                                                                     \
@@ -158,9 +157,9 @@ struct head_loss_grad_attributes {
     double softcap;          /* as in head_attributes */
     struct vocabulary_part part;
 };
-/* Of a token's logits, in this order. */
+/* Statistics of a token's logits, in this order. */
 enum { STATISTIC_LARGEST, STATISTIC_SUM, STATISTIC_TARGET, HEAD_STATISTICS };
-/* What the loss of pairs sums up: losses, rewards, and how many pairs have a larger reward for the chosen sequence. */
+/* Sums of the preference loss: losses, rewards, and the number of pairs whose chosen sequence has the larger reward. */
 enum preference_figure {
     PREFERENCE_LOSS,
     PREFERENCE_CHOSEN,
@@ -168,7 +167,7 @@ enum preference_figure {
     PREFERENCE_RIGHT,
     PREFERENCE_FIGURES
 };
-/* The loss of a pair by its margin m, or for ipo by what its sequences gained a token. */
+/* Loss of a pair as a function of its margin m; ipo uses the mean gain per token of its sequences. */
 #define PAIR_LOSS_LIST(X) X(SIGMOID, "sigmoid") X(HINGE, "hinge") X(IPO, "ipo") X(ROBUST, "robust")
 enum pair_loss {
 #define PAIR_LOSS_ENUM(name, text) PAIR_LOSS_##name,
@@ -181,8 +180,9 @@ struct preference_attributes {
     enum pair_loss loss;
     double label_smoothing; /* the part of the pairs that are taken to be the other way round; of sigmoid and robust */
 };
-/* What -log sigmoid(m) and -log sigmoid(-m) count in the loss: conservative DPO where smoothed, or, robust (Chowdhury
- * et al., arXiv 2403.00409), so that the loss of smoothed pairs is expected to be that of right ones. */
+/* Weights of -log sigmoid(m) and -log sigmoid(-m) in the loss. Label smoothing gives conservative DPO. The robust loss
+ * (Chowdhury et al., arXiv 2403.00409) is unbiased: with flipped labels, its expectation is the loss of correct
+ * labels. */
 struct pair_weights {
     double right, wrong;
 };
@@ -198,7 +198,7 @@ struct route_attributes {
 };
 struct dispatch_attributes {
     int64_t experts;
-    int64_t features; /* inner ones of each expert, of which ranks may have parts; 0: they have not */
+    int64_t features; /* inner features of each expert, of which ranks may have parts; 0: ranks have whole experts */
 };
 /* Each expert's rows are a multiple of this many, with rows of zeros after its slots: as many as fill the tiles of a
  * GEMM where there are slots enough, fewer where an expert has few. */
@@ -210,7 +210,7 @@ struct expert_attributes { /* the attributes of all nodes of experts begin with 
     int64_t slots; /* of the micro-batch: S*T*k */
     enum activation function;
 };
-/* Which outputs exist; dweight: of gate, up and down. */
+/* The outputs that exist; dweight: of gate, up and down. */
 struct expert_grad_attributes {
     struct expert_attributes expert;
     bool dx, dweight[3];
@@ -221,7 +221,7 @@ struct expert_glu_attributes {
     bool weights_are_kn;      /* gate_up [C,2F] and down [F,C] */
     bool down_bias_elsewhere; /* of ranks with parts of the features the first adds it: y is without it */
 };
-/* Which outputs exist; dweight: of gate_up, down, and their biases. */
+/* The outputs that exist; dweight: of gate_up, down, and their biases. */
 struct expert_glu_grad_attributes {
     struct expert_glu_attributes glu;
     bool dx, dweight[4];
@@ -241,13 +241,12 @@ struct balance_grad_attributes {
 /* A rank's place in the group whose ranks have the parts of tensors. */
 struct group_part {
     int64_t parts, position;
-    /* Of an axis of a mesh: between its neighbours there are so many ranks of the whole group; 0: it is the whole one
-     */
+    /* along an axis of a mesh: the distance of its neighbours in ranks of the whole group; 0: the whole group */
     int64_t stride;
     bool zigzag; /* parts of positions (struct parts_order) */
 };
-/* Of the key-value heads that all query heads read, those that a rank's part of the query heads reads, as few as serve
- * as many queries each. Parts divide queries, and heads do. */
+/* Selects the key-value heads that a rank's part of the query heads reads: the fewest that serve equally many query
+ * heads each. Both `parts` and `heads` divide `queries`. */
 struct select_heads_attributes select_heads_of_queries(int64_t heads, int64_t head_dim, int64_t queries,
                                                        const struct group_part *part);
 struct collective_attributes {
@@ -259,8 +258,9 @@ struct collective_attributes {
 struct convert_attributes {
     struct shape to;
 };
-/* A dimension of the whole tensor, of which each part has `dims[dimension] / parts` elements: a run of them, or in
- * zigzag two, of 2 * parts runs the i-th from the front and the i-th from the back, which only positions are. */
+/* A dimension of the whole tensor that is cut into parts of `dims[dimension] / parts` elements. A part is one run of
+ * elements. In zigzag order, which only positions use, it is two of 2 * parts runs: the i-th from the front and the
+ * i-th from the back. */
 struct parts_order {
     int dimension;
     int64_t parts;
@@ -277,8 +277,8 @@ struct cut_attributes {
     struct group_part part;
     bool drops; /* a part is one element of the dimension, which y lacks */
 };
-/* Where piece `piece` of part `part` begins in the whole. Pieces are the part's rows, runs of its last dimension; where
- * that is cut in zigzag, halves of them. */
+/* The offset of piece `piece` of part `part` in the whole. Pieces are the part's rows, as runs of its last dimension,
+ * or half rows if that dimension is cut in zigzag order. */
 struct parts_place {
     int64_t row, column;
 };
@@ -294,24 +294,33 @@ int64_t gradient_norm_blocks(int64_t elements);
 struct clip_attributes {
     double limit;
 };
-/* How a step changes a parameter w, with its gradient g times the clip factor, and its moments, which begin at 0:
- * UPDATE_ADAMW: AdamW (Loshchilov and Hutter, arXiv 1711.05101), in the order of torch.optim.AdamW: w -= lr*decay*w;
- *     m += (1-beta1)*(g-m); v = beta2*v + (1-beta2)*g*g; w -= lr*correction * m / (sqrt(v)*correction_sq + epsilon).
- * UPDATE_LION: Lion (Chen et al., arXiv 2302.06675, algorithm 2): w -= lr*decay*w; w -= lr * sign(m + (1-beta1)*(g-m));
- *     m += (1-beta2)*(g-m).
+/* How a step changes a parameter w, with its gradient g times the clip factor, and its moments, which begin at 0.
+ *
+ * UPDATE_ADAMW: AdamW (Loshchilov and Hutter, arXiv 1711.05101), in the order of torch.optim.AdamW:
+ *     w -= lr*decay*w; m += (1-beta1)*(g-m); v = beta2*v + (1-beta2)*g*g;
+ *     w -= lr*correction * m / (sqrt(v)*correction_sq + epsilon).
+ *
+ * UPDATE_LION: Lion (Chen et al., arXiv 2302.06675, algorithm 2):
+ *     w -= lr*decay*w; w -= lr * sign(m + (1-beta1)*(g-m)); m += (1-beta2)*(g-m).
+ *
  * UPDATE_SGD: with momentum, as torch.optim.SGD: g += decay*w; m = beta1*m + g; w -= lr*m.
- * UPDATE_MUON: Muon (Jordan et al., kellerjordan.github.io/posts/muon), of matrices [rows, columns], as
- * torch.optim.Muon with "match_rms_adamw" (Liu et al., arXiv 2502.16982): m += (1-momentum)*(g-m); u = m +
- * (1-momentum)*(g-m); w -= lr*decay*w; w -= lr * 0.2*sqrt(max(rows, columns)) * o. o is u / max(|u|, 1e-7) with its
- * singular values near 1, after five steps of Newton and Schulz in the parameter's dtype: x = a x + (b g + c g g) x
- * with g = x xt, where x has more rows than columns x (b g + c g g) with g = xt x, and a, b, c = 3.4445,
- * -4.775, 2.0315. So an update of an element needs all of them. What is no such matrix is updated by AdamW
- * (ops_mark_whole_updates). With a master, it is updated and the parameter is its rounding to nearest; a master in two
- * halves (base/half.h) is the parameter and the lower one. Moments in bf16, and a bf16 parameter without a master, are
- * computed in fp32 and rounded stochastically: to the bf16 number above with the probability that the distance to the
- * one below says, so that small changes add up on average (Gupta et al., arXiv 1502.02551). The numbers drawn are a
- * function of seed, step, parameter and element (backend/kernel_parts.h). Moments in 8 bits are codes, with a scale for
- * each block of elements: they are unpacked to fp32 and packed again (backend/kernel_parts.h). */
+ *
+ * UPDATE_MUON: Muon (Jordan et al., kellerjordan.github.io/posts/muon), for matrices [rows, columns], as
+ * torch.optim.Muon with "match_rms_adamw" (Liu et al., arXiv 2502.16982):
+ *     m += (1-momentum)*(g-m); u = m + (1-momentum)*(g-m); w -= lr*decay*w;
+ *     w -= lr * 0.2*sqrt(max(rows, columns)) * o.
+ *
+ * o is u / max(|u|, 1e-7) with its singular values near 1. Five Newton-Schulz steps in the parameter's dtype compute
+ * it: x = a x + (b g + c g g) x with g = x xt. If x has more rows than columns, a step is a x + x (b g + c g g) with
+ * g = xt x. The constants a, b, c are 3.4445, -4.775, 2.0315. An update of an element needs the whole matrix. Other
+ * parameters are updated by AdamW (ops_mark_whole_updates).
+ *
+ * With a master, the master is updated and the parameter is its rounding to nearest. A master in two halves
+ * (base/half.h) is the parameter and the lower half. Moments in bf16, and a bf16 parameter without a master, are
+ * computed in fp32 and rounded stochastically: up with a probability proportional to the distance from the bf16 number
+ * below, so that small changes add up on average (Gupta et al., arXiv 1502.02551). The random bits are a function of
+ * seed, step, parameter and element (backend/kernel_parts.h). 8-bit moments are codes, with a scale for each block of
+ * elements. They are unpacked to fp32 and packed again (backend/kernel_parts.h). */
 #define UPDATE_RULE_LIST(X) X(ADAMW, adamw) X(LION, lion) X(SGD, sgd) X(MUON, muon)
 enum update_rule {
 #define UPDATE_RULE_ENUM(name, op) UPDATE_##name,
@@ -321,7 +330,7 @@ enum update_rule {
 enum { MUON_STEPS = 5 };
 /* The operator's name. */
 const char *update_rule_name(enum update_rule rule);
-/* Of an operator that is one of them; UPDATE_RULE_COUNT for others. */
+/* The update rule of an operator; UPDATE_RULE_COUNT for other operators. */
 enum update_rule update_rule_of(const struct op *op);
 /* The roles of its moments, which are outputs 1 and, where it has two, 2. The master, or its lower halves, follows, and
  * after it the scales of moments in 8 bits, fp32 [blocks of UPDATE_SCALE_BLOCK elements]. NULL: no such moment. */
@@ -336,5 +345,5 @@ struct update_attributes {
     bool has_master;               /* the parameter is bf16, and the output after the moments exists */
     bool split_master; /* and it has the lower halves of masters whose upper ones are the parameter, uint16 */
     uint64_t seed;
-    uint32_t number; /* of the parameter among those that are trained */
+    uint32_t number; /* index of the parameter among the trained ones */
 };

@@ -1,4 +1,4 @@
-/* What the operators' definitions share: shapes and checks of them, loops, rules of gradients, and builder calls. */
+/* Shared by the operators' definitions: shapes and checks of them, loops, rules of gradients, and builder calls. */
 #pragma once
 
 #include "ir/differentiate.h"
@@ -31,7 +31,7 @@ struct shape parts_one_of(const struct shape *stack);
 
 /* Indices 's' and 't' of an activation [S,T,…], or of tokens [S,T]. */
 void loops_add_tokens(struct op_loops *loops, const struct tensor *tensor);
-/* What is cut by positions outside a node whose work takes all tokens. */
+/* Adds the tensor's positions, which are cut outside a node whose work takes all tokens. */
 void loops_add_outside_positions(struct op_loops *loops, const struct tensor *tensor);
 /* Loops of operators that treat each element of activations of one shape apart; all operands are such. */
 bool loops_alike(const struct node *node, int way, struct op_loops *out);

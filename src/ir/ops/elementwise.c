@@ -110,7 +110,7 @@ static void key_activation(const struct node *node, struct op_key *key) {
     op_key_add(key, " function=%s", activation_name(NODE_ATTRIBUTES(node, activation_attributes)->function));
 }
 
-/* Of a function, and of what it is multiplied by. */
+/* Gradients of a function's input and of its multiplier. */
 static void differentiate_function(struct gradients *gradients, const struct node *node) {
     const struct op *op = node->op == &op_activation ? &op_activation_grad : &op_gated_activation_grad;
     struct tensor *gate = node->in[0], *up = node->in[1];

@@ -26,7 +26,7 @@ static double flops_of_products(const struct node *node, int products) {
 
 static double expert_flops(const struct node *node) { return flops_of_products(node, 3); }
 
-/* Which gradients a gradient's node makes. */
+/* The gradients that a gradient's node computes. */
 struct wanted {
     bool glu, dx;
     int weights;
@@ -42,7 +42,7 @@ static struct wanted wanted_of(const struct node *node) {
     return (struct wanted){false, mlp->dx, MLP_WEIGHTS, mlp->dweight};
 }
 
-/* Gate, up and the gradient of what down reads are recomputed in any case. gate_up is two of the size of down. */
+/* Gate, up and the gradient of down's input are always recomputed. gate_up has twice the size of down. */
 static double expert_grad_flops(const struct node *node) {
     const struct wanted wanted = wanted_of(node);
     int products = 3 + 2 * wanted.dx + wanted.dweight[0] + wanted.dweight[1];
@@ -136,7 +136,7 @@ static enum status infer_expert_mlp(const struct node *node, struct shape out[OP
     return check_shape(node, 5, out[0]);
 }
 
-/* Which of x and `weights` weights want a gradient. */
+/* Finds which of x and the `weights` weights need a gradient. */
 static void find_wanted(const struct gradients *gradients, const struct node *node, int weights, bool *dx,
                         bool *dweight) {
     *dx = gradient_wanted(gradients, node->in[0]);
@@ -144,8 +144,8 @@ static void find_wanted(const struct gradients *gradients, const struct node *no
         dweight[i] = gradient_wanted(gradients, node->in[2 + i]);
 }
 
-/* Of x, and of the weights, which are inputs 2 on. The rows of x that are this expert's are no other's, so the
- * gradients of all experts share a tensor, as their results do. */
+/* Adds gradients of x and of the weights, which are inputs 2 on. Each expert has its own rows of x, so the gradients of
+ * all experts share a tensor, as their results do. */
 static void add_rule(struct gradients *gradients, const struct op *op, const struct node *node,
                      const void *attributes) {
     struct tensor *x = gradient_if_wanted(gradients, node->in[0]), *previous = node->in[node->op->inputs - 1];

@@ -71,7 +71,7 @@ int64_t parts_pieces_of_row(const struct shape *whole, const struct parts_order 
     return order->dimension == whole->rank - 1 ? count_runs(order) : 1;
 }
 
-/* Of the whole's runs, number `which` of the part. */
+/* The part's run `which`, as a number of the whole's runs. */
 static int64_t find_run(const struct parts_order *order, int64_t part, int64_t which) {
     return which == 0 ? part : 2 * order->parts - 1 - part;
 }
@@ -117,7 +117,7 @@ static struct tensor *chain_convert_backward(struct gradients *gradients, const 
     return chain_add_backward(gradients, &op_convert, of, x, &(struct convert_attributes){to}, into);
 }
 
-/* The gradient of x is what `op` makes of dy, in dy's dtype. Where x has another it is within a chain, and has no other
+/* The gradient of x is `op` applied to dy, in dy's dtype. If x has another dtype, it is within a chain and has no other
  * use. */
 static void chain_deliver(struct gradients *gradients, const struct node *node, const struct op *op, struct tensor *dy,
                           const void *attributes) {
@@ -279,7 +279,7 @@ static struct collective_attributes sum_attributes(struct group_part part, enum 
     return (struct collective_attributes){.part = part, .edges = values == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_F32};
 }
 
-/* This rank's part of the gradient that all ranks have, or of the sum of what each has. */
+/* This rank's part of a gradient that all ranks have, or of the sum of the ranks' gradients. */
 static void differentiate_all_gather(struct gradients *gradients, const struct node *node) {
     struct tensor *x = node->in[0], *dy = gradient_of(gradients, node->out[0]);
     const struct group_part part = attributes_of(node)->part;

@@ -37,7 +37,7 @@ static void key_head_grad(const struct node *node, struct op_key *key) {
     key_softcap(NODE_ATTRIBUTES(node, head_loss_grad_attributes)->softcap, key);
 }
 
-/* Of tokens whose vocabulary has other parts. */
+/* An example for tokens whose vocabulary has other parts. */
 static double example_statistic(int64_t index) {
     static const double values[HEAD_STATISTICS] = {[STATISTIC_LARGEST] = 1, [STATISTIC_SUM] = 20};
     return values[index % HEAD_STATISTICS] + (double)(index % 7) / 16;
@@ -277,8 +277,7 @@ struct tensor *ops_head_logits(struct graph *graph, const char *name, struct ten
 
 /* ---- the loss of pairs ----
  *
- * Of sequences of which one is preferred: direct preference optimisation (Rafailov et al., arXiv 2305.18290) and its
- * variants. */
+ * For preference pairs: direct preference optimisation (Rafailov et al., arXiv 2305.18290) and its variants. */
 
 const char *pair_loss_name(enum pair_loss loss) {
 #define PAIR_LOSS_NAME(name, text) text,

@@ -3,8 +3,8 @@
 
 #include "ir/op.h"
 
-/* Every operator, in one list by files of this directory. A backend names those that it implements from it
- * (backend/cpu/kernel.h); tests and benchmarks go through all.
+/* Every operator, in one list by files of this directory. Each backend selects the operators that it implements
+ * (backend/cpu/kernel.h). Tests and benchmarks go through all.
  * Signatures: inputs -> outputs; [x] is optional, += is a sum over micro-batches (or an update in place). */
 
 /* embedding.c */
@@ -53,15 +53,15 @@
      *  -> y [S,T,Hq*D], lse [S,Hq,T] fp32 (log of the sum of exponentials of the scaled scores, and of the head's     \
      *  sink: one more score, whose value is 0) */                                                                     \
     X(attention)                                                                                                       \
-    /* dy, q, k, v, y, lse, [segments] -> dq, dk, dv. Of a part of the queries (attributes) T of q, y and lse is its   \
-     *  own; of k, v and segments that of all positions */                                                             \
+    /* dy, q, k, v, y, lse, [segments] -> dq, dk, dv. With a part of the queries (attributes), q, y and lse have the   \
+     *  part's T; k, v and segments have that of all positions */                                                      \
     X(attention_grad)                                                                                                  \
     /* dy, y, lse, sinks -> dsinks += [Hq] fp32 = -(sum over queries of exp(sink - lse) * dy . y) */                   \
     X(attention_sinks_grad)                                                                                            \
     /* q [S,T,Hq*D], k [S,T,Hk*D], v [S,T,Hk*D], rows [S,T] int32, [sinks [Hq]]                                        \
-     *  -> y [S,T,Hq*D], keys += [N,P,Hk*D], values += [N,P,Hk*D], caches of N texts: all k and v go to the caches'    \
-     *  rows, text * P + position, then each token sees the rows of its text up to its own. A token with row -1 does   \
-     *  not count: it leaves the caches alone and has y = 0. No two tokens have one row */                             \
+     *  -> y [S,T,Hq*D], keys += [N,P,Hk*D], values += [N,P,Hk*D]: caches of N texts. All k and v go to the caches'    \
+     *  rows, text * P + position. Then each token sees the rows of its text up to its own. A token with row -1 does   \
+     *  not count: it leaves the caches alone and has y = 0. No two tokens share a row */                              \
     X(attention_cache)                                                                                                 \
     /* x [S,T,C] -> y [S,1,C]: the last token that counts, SCALAR_NEW_TOKENS - 1 */                                    \
     X(last_token)                                                                                                      \
@@ -125,13 +125,13 @@
 
 /* head.c */
 #define OP_PREFERENCE_LIST(X)                                                                                          \
-    /* log-probabilities y [S,T,1] fp32, targets [S,T] int32, reference [S,1] fp64 -> loss += fp64 [4]                 \
-     *  (enum preference_figure), unscaled. Sequences 2i and 2i+1 are a pair: the chosen and the rejected. With a      \
-     *  sequence's gain = sum of its y - its reference, its reward = beta * gain, and m = the chosen one's reward -    \
-     *  the rejected one's, the loss of sigmoid and robust is -log sigmoid(m) and -log sigmoid(-m), weighted           \
-     *  (pair_weights_of); of hinge (Zhao et al., arXiv 2305.10425) max(0, 1 - m); of ipo (Azar et al.,                \
-     *  arXiv 2310.12036) (the difference of both gains, each over its targets, - 1 / (2 beta))^2. Sums are in fp64,   \
-     *  in token order. A pair without targets does not count */                                                       \
+    /* log-probabilities y [S,T,1] fp32, targets [S,T] int32, reference [S,1] fp64 -> loss += fp64 [4] (enum           \
+     *  preference_figure), unscaled. Sequences 2i and 2i+1 are a pair: the chosen and the rejected one. A sequence's  \
+     *  gain is the sum of its y - its reference; its reward is beta * gain. The margin m is the chosen reward - the   \
+     *  rejected reward. Sums are in fp64, in token order. A pair without targets does not count.                      \
+     *  - sigmoid, robust: -log sigmoid(m) and -log sigmoid(-m), weighted (pair_weights_of)                            \
+     *  - hinge (Zhao et al., arXiv 2305.10425): max(0, 1 - m)                                                         \
+     *  - ipo (Azar et al., arXiv 2310.12036): (difference of the gains, each over its targets, - 1 / (2 beta))^2 */   \
     X(preference_loss)                                                                                                 \
     /* the same -> loss +=, dy times SCALAR_LOSS_SCALE, 0 where masked */                                              \
     X(preference_loss_grad)
@@ -182,10 +182,10 @@
     /* dy, rows, ranges, gate, up, down, [previous] -> [drows], likewise, [dgate +=], [dup +=], [ddown +=]. Gate and   \
      *  up are recomputed, so that no more is kept of a row than its features */                                       \
     X(expert_mlp_grad)                                                                                                 \
-    /* rows [S,R,C], ranges, gate_up [2F,C], down [C,F], or [C,2F] and [F,C], gate_up_bias [2F],                       \
-     *  down_bias [C], [previous [S,R,C]] -> y [S,R,C], rows as expert_mlp has them: with g and u the even and the odd \
-     *  numbers of gate_up x + gate_up_bias, g at most `limit` and u within it, down ((u + 1) g sigmoid(alpha g)) +    \
-     *  down_bias */                                                                                                   \
+    /* rows [S,R,C], ranges, gate_up [2F,C], down [C,F], or [C,2F] and [F,C], gate_up_bias [2F], down_bias [C],        \
+     *  [previous [S,R,C]] -> y [S,R,C], with rows as expert_mlp has them: y = down ((u + 1) g sigmoid(alpha g)) +     \
+     *  down_bias. Here g and u are the even and the odd numbers of gate_up x + gate_up_bias, with g at most `limit`   \
+     *  and u within it */                                                                                             \
     X(expert_glu)                                                                                                      \
     /* dy, rows, ranges, gate_up, down, gate_up_bias, [previous] -> [drows], [dgate_up +=], [ddown +=],                \
      *  [dgate_up_bias +=], [ddown_bias +=] */                                                                         \
@@ -225,8 +225,7 @@
     OP_EXPERT_LIST(X)                                                                                                  \
     OP_OPTIMIZER_LIST(X)
 
-/* Those that the ranks of a group make together (enum op_collective), of group_collectives.c: no backend has kernels of
- * them. */
+/* Collectives of a group of ranks (enum op_collective), from group_collectives.c. No backend has kernels for them. */
 #define COLLECTIVE_OP_LIST(X)                                                                                          \
     X(all_reduce)                                                                                                      \
     X(reduce_scatter)                                                                                                  \

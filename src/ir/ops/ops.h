@@ -1,4 +1,4 @@
-/* The operators, of which model builders make a graph.
+/* Operators, from which model builders make a graph.
  *
  * Files, in the order to read them:
  *     list: all operators, with the shapes of their operands; attributes: what kernels read besides operands;
@@ -10,7 +10,7 @@
  *     optimizer: the update, and the nodes that make it;
  *     check: what these definitions share.
  *
- * Weights of linear and linear_dx, and of experts, may be in a format of fewer bits (ir/weight_format.h): frozen.
+ * Weights of linear and linear_dx, and of experts, may be quantized (ir/weight_format.h) if they are frozen.
  *
  * Activations have the shape [S, T, C]: the sequences of one micro-batch, the positions, the features; "rows" are the
  * S*T tokens. Heads lie side by side in the features: [S, T, heads * head_dim]. `d` marks a gradient. Sums are in fp32
@@ -53,7 +53,7 @@ struct tensor *ops_last_token(struct graph *graph, const char *name, struct tens
 struct tensor *ops_activation(struct graph *graph, const char *name, struct tensor *x, enum activation function);
 struct tensor *ops_gated_activation(struct graph *graph, const char *name, struct tensor *gate, struct tensor *up,
                                     enum activation function);
-/* Where the tokens of a micro-batch go. */
+/* The experts and rows that a micro-batch's tokens are routed to. */
 struct routing {
     struct tensor *weights, *places, *ranges, *slots;
 };
@@ -82,7 +82,7 @@ struct expert_glu_weights {
 struct tensor *ops_expert_glu(struct graph *graph, const char *name, struct tensor *rows, struct routing routing,
                               const struct expert_glu_weights *weights, struct tensor *previous,
                               struct expert_glu_attributes attributes);
-/* Of a node of an expert or of its gradient: the weight after the activation, and how many features it takes. */
+/* The weight after the activation, and the number of its input features, of an expert's node or its gradient's. */
 const struct tensor *expert_down(const struct node *node);
 int64_t expert_width(const struct node *node);
 /* The mean number of rows that an expert has. */
@@ -95,10 +95,10 @@ struct tensor *ops_add(struct graph *graph, const char *name, struct tensor *a, 
 struct tensor *ops_add_bias(struct graph *graph, const char *name, struct tensor *x, struct tensor *bias,
                             struct tensor *residual);
 struct tensor *ops_scale(struct graph *graph, const char *name, struct tensor *x, double factor);
-/* Collectives of a group. Each tensor is whole on all of them, or each has its part along a dimension; the
- * gradient of what is whole is the same on all ranks, or each has a part of its sum. All ranks of the group have the
- * same nodes. With one part each is x itself. A sum is added in a fixed order, by halves of the group (lane_tree.h);
- * of bf16, each edge of that tree rounds, and the sum.
+/* Collectives of a group. Each tensor is whole on all ranks, or each rank has its part along a dimension. The gradient
+ * of a whole tensor is the same on all ranks, or each rank has a part of its sum. All ranks of the group have the same
+ * nodes. With one part each is x itself. A sum is added in a fixed order, by halves of the group (lane_tree.h); of
+ * bf16, each edge of that tree rounds, and the sum.
  *     copy_in     x whole, used by what each rank has a part of. Gradient: summed
  *     reduce_out  x a part of a sum -> the sum, whole. Gradient: as it is
  *     gather      x a part along the dimension -> whole. Gradient: the part of it, or where `partial` of its sum
@@ -106,8 +106,8 @@ struct tensor *ops_scale(struct graph *graph, const char *name, struct tensor *x
  *     cut         x whole -> this rank's part along the dimension. Gradient: gathered
  *     all_to_all    x a part along `from` -> a part along `to`. Gradient: the other way round
  * Parts along the first dimension, or behind dimensions of size 1, lie one after the other in memory; those along
- * others are copied to lie so before the collective, or back after it. BAD_INPUT where the dimension has no
- * parts of equal size. */
+ * others are copied to lie so before the collective, or back after it. BAD_INPUT where the dimension has no parts of
+ * equal size. */
 struct tensor *ops_copy_in(struct graph *graph, const char *name, struct tensor *x, struct group_part part);
 struct tensor *ops_reduce_out(struct graph *graph, const char *name, struct tensor *x, struct group_part part);
 struct tensor *ops_gather(struct graph *graph, const char *name, struct tensor *x, struct group_part part,
@@ -134,12 +134,14 @@ struct tensor *ops_balanced_loss(struct graph *graph, const char *name, struct t
 struct tensor *ops_head_logits(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
                                struct tensor *bias, struct head_attributes attributes);
 
-/* Adds finish and update to a differentiated graph: sums of accumulators, sums of squares, squared norms in parameter
- * order, the clip factor (result "clip"), the rule's operator for every trainable parameter, with its state tensors:
- * its moments, with scales ("exp_avg_absmax") where they are in 8 bits, and, when the graph's dtype is bf16, "master"
- * or "master_low" (roles; names are the parameter's). Where nothing is clipped, updates do not read the factor, and so
- * wait for no gradient but their own. Where ranks have parts of parameters (ir/tensor.h), partial gradients are
- * summed first, and the norm is that of all parts. */
+/* Adds finish and update to a differentiated graph:
+ * - sums of accumulators, sums of squares, squared norms in parameter order, the clip factor (result "clip");
+ * - the rule's operator for every trainable parameter, with its state tensors (named by role; the name is the
+ *   parameter's). They are moments, with scales ("exp_avg_absmax") if moments have 8 bits, and "master" or "master_low"
+ *   if the graph's dtype is bf16.
+ *
+ * Without clipping, updates do not read the factor, and so wait for no gradient but their own. If ranks have parts of
+ * parameters (ir/tensor.h), partial gradients are summed first, and the norm covers all parts. */
 struct optimizer_options {
     enum update_rule rule;
     double beta1, beta2, epsilon, weight_decay, clip_norm;

@@ -29,7 +29,7 @@ int update_rule_moments(enum update_rule rule) {
     return count;
 }
 
-/* Of a gradient, and another one where there is one. */
+/* The shape of a gradient, and of a second one if it is present. */
 static enum status infer_gradient(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     out[0] = node->in[0]->shape;
     return check_shape(node, 1, out[0]);
@@ -108,7 +108,7 @@ static uint32_t update_overwrites(const struct node *node) {
     return attributes->has_master && !attributes->split_master ? 1u << 0 : 0;
 }
 
-/* Of five steps on a matrix x [k, l], k <= l: x xt, g g, and their product with x. */
+/* FLOPs of five steps on a matrix x [k, l], k <= l: x xt, g g, and their product with x. */
 static double muon_flops(const struct node *node) {
     double rows = (double)node->in[0]->shape.dims[0], columns = (double)node->in[0]->shape.dims[1];
     double k = rows < columns ? rows : columns, l = rows < columns ? columns : rows;
@@ -252,7 +252,7 @@ static void add_update(struct graph *graph, const struct trained *trained, uint3
     graph_add(graph, rules[rule].op, name, in, &attributes, into);
 }
 
-/* Sums of a gradient's squares, as soon as it is complete. */
+/* Adds the sums of a gradient's squares as soon as it is complete. */
 static struct tensor *add_squares(struct graph *graph, struct tensor *gradient, struct tensor *parameter) {
     const struct shape shape = vector_of(DTYPE_F64, gradient_norm_blocks(shape_elements(&gradient->shape)));
     struct tensor *sums = graph_tensor(graph, TENSOR_RESULT, graph_format(graph, "squares.%s", parameter->name), shape);
@@ -275,7 +275,7 @@ static void add_squared_norm(struct graph *graph, const char *of, struct tensor 
         graph_add(graph, &op_squared_norm, graph_format(graph, "norm.%s", of), OPERANDS(squares), NULL, OPERANDS(norm));
 }
 
-/* The axis whose ranks have the parts of a parameter; none of what is whole. */
+/* The axis whose ranks have parts of a parameter; none for a whole parameter. */
 static struct group_axis axis_of(const struct trained *trained) {
     return trained->parameter->part ? trained->parameter->part->axis : (struct group_axis){0, 0};
 }
@@ -290,7 +290,7 @@ static int count_alike(const struct trained *trained, int count, struct group_ax
     return alike;
 }
 
-/* Squared norms of parameters that are whole, or of which the ranks along an axis have parts, in parameter order. */
+/* Adds squared norms in parameter order, either of whole parameters or of parameters cut along one axis. */
 static void add_squared_norms(struct graph *graph, const struct trained *trained, int count, struct group_axis axis,
                               struct tensor *norms) {
     int column = 0;
@@ -331,9 +331,9 @@ static int find_part_axes(const struct trained *trained, int count, struct group
     return axes;
 }
 
-/* Squared norms are columns of one tensor, which the clip factor then sums: of whole parameters, then of each axis
- * along which ranks have parts. What a stage of a pipeline makes of them comes first, since stages tell each other
- * between that and what is done on all of them. */
+/* Squared norms are columns of one tensor, which the clip factor sums: whole parameters first, then those cut along
+ * each axis. The columns of a pipeline stage come first, since stages gather them before the work that all of
+ * them do. */
 static struct tensor *add_clipping(struct graph *graph, const struct trained *trained, int count,
                                    const struct optimizer_options *options) {
     static const struct group_axis whole = {0, 0};

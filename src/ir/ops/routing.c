@@ -1,5 +1,5 @@
-/* Routing of tokens to experts (Shazeer et al., arXiv 1701.06538): which experts a token goes to, the rows of experts
- * in order, and the sum of what experts make of them. No token is dropped. */
+/* Routing of tokens to experts (Shazeer et al., arXiv 1701.06538): the experts of each token, the rows of experts in
+ * order, and the sum of the experts' outputs. No token is dropped. */
 #include "ir/ops/check.h"
 
 /* Rows of the largest tile, and of those for fewer tokens. */
@@ -206,7 +206,7 @@ static void differentiate_combine(struct gradients *gradients, const struct node
                       OPERANDS(rows, weights));
 }
 
-/* Of the experts' inner features each part has a part of the rows' sum, and so of the tokens' and of the weights'
+/* Parts of the experts' inner features have parts of the rows' sum, and so of the tokens' and of the weights'
  * gradients. */
 static bool loops_combine(const struct node *node, int way, struct op_loops *out) {
     op_loops_add(out, 'f', features_of(node))->padded = true;
@@ -322,9 +322,9 @@ struct tensor *ops_combine(struct graph *graph, const char *name, struct tensor 
     return ops_apply(graph, &op_combine, name, OPERANDS(rows, routing.weights, routing.places, residual), &attributes);
 }
 
-/* How experts are used: counts of their slots, and the loss that balances them (Fedus et al., arXiv 2101.03961,
- * equations 4 to 6), as transformers' load_balancing_loss_func computes it: over all tokens of a micro-batch that its
- * attention mask keeps, and all layers together. Each layer adds its load to a running sum. */
+/* Use of experts: counts of their slots, and the load-balancing loss (Fedus et al., arXiv 2101.03961, equations 4 to
+ * 6). It is computed as by transformers' load_balancing_loss_func: over all tokens of a micro-batch that its attention
+ * mask keeps, and all layers together. Each layer adds its load to a running sum. */
 
 /* Rows of a load: how many slots each expert has, and the sum of the probabilities that tokens give it. */
 static struct shape load_of(int64_t experts) { return shape_make(DTYPE_F32, 2, LOAD_ROWS, experts, 1); }
