@@ -18,10 +18,10 @@
 #include "machine/cluster.h"
 #include "machine/rates.h"
 
-/* What a kernel is called with. Pointers are to first elements; shapes and row strides are the node's
- * (tensor_row_stride, for views). Absent optional operands are NULL. Outputs that the operator `updates` hold their old
- * values; all others hold garbage and are written in full. When out[0] is the buffer of the operator's in_place_input,
- * the two pointers are equal. */
+/* Arguments of a kernel call. Pointers are to first elements; shapes and row strides are the node's (tensor_row_stride,
+ * for views). Absent optional operands are NULL. Outputs that the operator `updates` hold their old values; all others
+ * hold garbage and are written in full. When out[0] is the buffer of the operator's in_place_input, the two pointers
+ * are equal. */
 struct kernel_call {
     void *in[OP_INPUTS_MAX];
     void *out[OP_OUTPUTS_MAX];
@@ -122,8 +122,8 @@ struct backend_memory {
     enum status (*write)(void *to_device, const void *from, int64_t bytes);
 };
 
-/* What operations between the memories of several devices need of a backend (comm/nccl_comm.h). Its streams and the
- * addresses of its device tier are CUDA's, which NCCL takes. Numbers begin at multiples of 16 bytes. */
+/* Backend functions for collectives between the memories of several devices (comm/nccl_comm.h). Streams and device
+ * addresses are CUDA's, as NCCL expects. Data begins at multiples of 16 bytes. */
 struct backend_peers {
     /* to = from rounded to bf16, `count` numbers. */
     void (*pack_bf16)(void *to, const float *from, int64_t count, void *stream);
@@ -132,7 +132,7 @@ struct backend_peers {
 };
 
 struct backend {
-    /* What `--device` calls it: NAME, or NAME:N for the N-th of its devices. */
+    /* The name for `--device`: NAME, or NAME:N for device N of the backend. */
     const char *name;
     /* Prefix of the names of its instruction sets (`isa`); "": takes every name that no other backend's prefix fits. */
     const char *isa_prefix;

@@ -17,7 +17,7 @@ static kernel_maker *no_maker(const struct op *op) {
     return NULL;
 }
 
-/* Whoever uses a backend checks it first. */
+/* Callers check a backend before they use it. */
 const struct backend backend_cuda = {.name = "cuda",
                                      .isa_prefix = "sm_",
                                      .isa_libraries = CUDA_ISA_LIBRARIES,

@@ -17,9 +17,9 @@ enum { CUDA_KERNELS_VERSION = 6 };
 /* The most workspace that the algorithm of a GEMM may ask for (NVIDIA's advice for compute capability 9.0). */
 enum { CUDA_PRODUCT_WORKSPACE_BYTES = 32 << 20 };
 
-/* Columns of a GEMM whose b is in fewer bits that are unpacked at a time (cuda/matmul.h): equal parts of n, in
- * multiples of CUDA_SLAB_UNIT, whose numbers take CUDA_SLAB_BYTES, of which caches of GPUs (6 MiB of an RTX 3090, 50
- * of an H100, 72 of an RTX 4090) hold all or much; a judgement, not measured. */
+/* Columns of a quantized b that a GEMM unpacks at a time (cuda/matmul.h): equal parts of n, in multiples of
+ * CUDA_SLAB_UNIT. Their numbers take CUDA_SLAB_BYTES, most or all of which fits a GPU's cache (6 MiB on an RTX 3090, 50
+ * on an H100, 72 on an RTX 4090). This size is a judgement, not measured. */
 enum { CUDA_SLAB_BYTES = 16 << 20, CUDA_SLAB_UNIT = 64 };
 static inline int64_t cuda_slab_columns(const struct matmul_spec *spec) {
     int64_t units = (spec->n + CUDA_SLAB_UNIT - 1) / CUDA_SLAB_UNIT;
@@ -45,7 +45,8 @@ static inline struct matmul_spec cuda_expert_product(const struct node *node, in
     spec.n = n, spec.k = k, spec.dtype = node->in[0]->shape.dtype;
     return spec;
 }
-/* Of a slab of the largest of an expert's weights in fewer bits, either way round; behind the activations. */
+/* Bytes of a slab of the largest of an expert's quantized weights, in either orientation; it lies behind the
+ * activations. */
 static inline int64_t cuda_expert_slab_bytes(const struct node *node) {
     if (expert_down(node)->code.format == WEIGHT_PLAIN) return 0;
     bool pairs = node->op == &op_expert_glu || node->op == &op_expert_glu_grad;
@@ -58,10 +59,10 @@ static inline int64_t cuda_expert_slab_bytes(const struct node *node) {
     return max;
 }
 
-/* Device memory that CUDA takes besides the arenas: for graphs, some 64 KiB for each of CUDA_GRAPH_NODES calls; and,
- * until each kernel was called once (session/engine.h), for the code of cuBLASLt's and cuDNN's kernels, which load at
- * their first call (some MiB each, of which a step uses a few dozen), and for local memory. Plans made before those
- * calls assume CUDA_CODE_BYTES. CUDA_MODULE_LOADING=EAGER would load all that cuBLASLt has. */
+/* Device memory that CUDA takes besides the arenas. Graphs take some 64 KiB for each of CUDA_GRAPH_NODES calls. Until
+ * each kernel has been called once (session/engine.h), CUDA also needs memory for the code of cuBLASLt's and cuDNN's
+ * kernels, and for local memory. These kernels load at their first call (some MiB each; a step uses a few dozen). Plans
+ * made before those calls assume CUDA_CODE_BYTES. CUDA_MODULE_LOADING=EAGER would load all of cuBLASLt's kernels. */
 enum { CUDA_GRAPH_NODES = 2048 };
 #define CUDA_GRAPH_BYTES ((int64_t)128 << 20)
 #define CUDA_CODE_BYTES ((int64_t)256 << 20)

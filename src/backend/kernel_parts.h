@@ -1,4 +1,4 @@
-/* What the kernels of all backends have in common: making them, and how operators are cut into GEMMs and tiles. */
+/* Shared by the kernels of all backends: creating them, and cutting operators into GEMMs and tiles. */
 #pragma once
 
 #include "backend/backend.h"
@@ -16,7 +16,7 @@ struct matmul_spec {
     int64_t c_row;
     int64_t addend_row; /* like c; 0: there is no addend */
     enum dtype dtype;   /* of a, b and the bias */
-    /* Of b, which then is a weight's sections (ir/weight_format.h): the b_k or the b_column that is not 1 is the
+    /* For b: then b is a quantized weight's sections (ir/weight_format.h), and the b_k or b_column that is not 1 is the
      * length of its rows. Its numbers are rounded to `dtype`. */
     enum weight_format b_format;
     int64_t b_block;      /* of weight_layout_of */
@@ -75,7 +75,7 @@ struct matmul_operands linear_dw_operands(const struct node *node, const struct 
 /* The head's loss in tiles of tokens (ir/ops/head.c), for every backend: how many tokens a tile has, its GEMMs, and
  * where things are in the workspace. Logits of one tile are held at a time. */
 
-/* Where the gradients are among a node's outputs: behind the loss, where it makes that. */
+/* Positions of the gradients among a node's outputs: after the loss, if the node has it. */
 enum head_gradient { HEAD_DX, HEAD_DWEIGHT, HEAD_DBIAS };
 static inline int head_output(const struct node *node, enum head_gradient gradient) {
     return (node->op == &op_head_log_probability_grad ? 0 : 1) + (int)gradient;
@@ -103,8 +103,8 @@ static inline int64_t head_tile_tokens(const struct head_tiles *tiles, int64_t f
     return first + tiles->tile < tiles->rows ? tiles->tile : tiles->rows - first;
 }
 
-/* Of the operators of the head, whose attributes differ: the soft cap, and the part of the vocabulary that the weight
- * has, all of it where the node says none. */
+/* Settings of the head's operators, whose attributes differ: the soft cap, and the weight's part of the vocabulary (all
+ * of it if the node gives none). */
 struct head_settings {
     float softcap;
     struct vocabulary_part part;
@@ -112,7 +112,7 @@ struct head_settings {
 bool head_makes_gradients(const struct node *node);
 struct head_settings head_settings_of(const struct node *node);
 
-/* The GEMMs of a tile of tokens, or of a slice of the vocabulary; a kernel has NULL for those that it does not need. */
+/* The GEMMs of a tile of tokens, or of a slice of the vocabulary; NULL for those that a kernel does not need. */
 enum head_product { HEAD_LOGITS, HEAD_DX_PRODUCT, HEAD_DWEIGHT_PRODUCT, HEAD_PRODUCTS };
 
 /* GEMMs of a tile of so many tokens. Logits in fp32, without their bias; the gradient of x; the weight's gradient,
@@ -137,7 +137,7 @@ struct head_workspace head_workspace_of(const struct node *node, const struct he
  * lies in the parameter's dtype; the square is x xt or, of a tall x, xt x. The fp32 direction lies where sums of
  * GEMMs will. */
 
-/* Of a matrix [rows][columns], `side` is the shorter of the two. Then places in the workspace: */
+/* `side` is the shorter side of a matrix [rows][columns]. Then places in the workspace: */
 struct muon_sizes {
     int64_t rows, columns, side;
     enum dtype dtype;            /* of x and the square */
@@ -157,13 +157,13 @@ struct matmul_spec muon_product_spec(const struct muon_sizes *sizes, enum muon_p
  *
  * STOCHASTIC ROUNDING. An fp32 number becomes one of the two bf16 numbers next to it: 16 random bits are added to the
  * 16 that bf16 lacks, and these are cut off. NaN stays NaN. The random bits of element e of a parameter's tensor are in
- * word e % 4 of the block random_block(seed, stream, step, number << 32 | e / 4) of base/random.h: of the stream
- * RANDOM_ROUND_STATE the lower half of the word for the first moment and the upper half for the second, of
- * RANDOM_ROUND_WEIGHT the lower half for a weight without a master. `number` is that of the parameter among those that
- * are trained, `step` counts from 1; a tensor has less than 2^34 elements.
+ * word e % 4 of the block random_block(seed, stream, step, number << 32 | e / 4) of base/random.h. In the stream
+ * RANDOM_ROUND_STATE, the lower half of the word is for the first moment and the upper half for the second. In
+ * RANDOM_ROUND_WEIGHT, the lower half is for a weight without a master. `number` is the index of the parameter among
+ * the trained ones, and `step` counts from 1. A tensor has less than 2^34 elements.
  *
- * NOTHING. Where the clip factor is NaN masters, moments and weights without a master stay. A weight that is its
- * master, rounded, is written even then: nobody has to fetch it for an update.
+ * NOTHING. If the clip factor is NaN, masters, moments and weights without a master stay as they are. A weight that is
+ * its rounded master is written even then, so that no update has to fetch it.
  *
  * MUON. An update of runs changes the moment and writes the direction; the weight is changed when the direction is
  * orthogonal, which takes all of it.
@@ -248,7 +248,7 @@ static inline const struct moment_map *moment_map_of(enum update_rule rule, int 
             (n) - (first) + 1, 2 * (n) - (first)                                                                       \
     }
 
-/* The largest number of n in that which ends at e. */
+/* The largest number in the run of n numbers that ends at e. */
 #define MOMENT_LARGEST(n, e) ((e) * (1 - 0.45 / (n)))
 #define MOMENT_LEVELS_OF(first)                                                                                        \
     {                                                                                                                  \

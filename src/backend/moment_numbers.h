@@ -1,5 +1,5 @@
-/* What codes of 8 bits stand for (backend/kernel_parts.h), as bitsandbytes' create_dynamic_map computes it in fp32: the
- * numbers of the unsigned map, and the magnitudes of the signed one from 0 on. */
+/* Values of 8-bit moment codes (backend/kernel_parts.h), as bitsandbytes' create_dynamic_map computes them in fp32: the
+ * unsigned map's numbers, and the signed map's magnitudes from 0 on. */
 #pragma once
 
 /* clang-format off */

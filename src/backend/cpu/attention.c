@@ -125,9 +125,9 @@ enum status cpu_attention_create(const struct node *node, struct kernel **out) {
     return attention_kernel_create(node, attention_run, 0, thread_workspace(node), out);
 }
 
-/* The gradient of attention: a tile of keys is a task, with all tiles of queries that see it. dk and dv are then the
- * task's own. dq is a sum over tasks, in the order of their keys: before a task adds its part of a tile of queries, it
- * waits for the task of the keys before.
+/* The gradient of attention. A task handles a tile of keys, with all tiles of queries that see it, so that it owns dk
+ * and dv. dq is a sum over tasks, in the order of their keys. Before a task adds its part of a tile of queries, it
+ * waits for the task of the previous keys.
  *
  * The tasks of a head start in the order of their keys, the longest first, and process their queries from last to
  * first. If all start at once, each follows the previous one at a distance of one tile, and all end together. A task
@@ -313,7 +313,7 @@ static const struct attention_cache_attributes *cache_of(const struct node *node
     return NODE_ATTRIBUTES(node, attention_cache_attributes);
 }
 
-/* Of a thread's workspace. */
+/* Score floats of a thread's workspace. */
 static int64_t score_floats(const struct node *node) { return aligned_floats(cache_of(node)->positions); }
 
 static size_t row_bytes(const struct tensor *tensor) {

@@ -1,4 +1,4 @@
-/* What attention and its gradient share. */
+/* Shared by attention and its gradient. */
 #pragma once
 
 #include "backend/cpu/kernel.h"
@@ -22,8 +22,8 @@ struct head_tile {
 enum status attention_kernel_create(const struct node *node, kernel_run *run, int64_t shared, int64_t own,
                                     struct kernel **out);
 
-/* The vector kernels of attention and its gradient in the dtype of the node's first output. Which they are decides the
- * bits, and depends on that dtype and the processor alone. */
+/* The vector kernels of attention and its gradient in the dtype of the node's first output. The choice decides the
+ * bits, and depends only on that dtype and the processor. */
 const struct attention_kernels *attention_kernels_of(const struct node *node);
 /* The operands of a head that attention and its gradient both read: inputs q, q + 1 and q + 2 are q, k and v; input
  * `segments`, which may be left out, is the segments. */

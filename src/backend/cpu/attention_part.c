@@ -16,7 +16,7 @@ struct padded {
     int64_t columns;
 };
 
-/* Where position 0 would be. */
+/* The address of position 0, which may lie before the rows. */
 static void *origin_of(const struct padded *padded, float *rows) {
     return (char *)rows - padded->run->first * padded->columns * dtype_bytes(padded->dtype);
 }

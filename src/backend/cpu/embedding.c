@@ -165,7 +165,7 @@ enum status cpu_rope_table_create(const struct node *node, struct kernel **out) 
     return STATUS_OK;
 }
 
-/* Where only a part of each head is rotated, the rest is copied. */
+/* If only a part of each head is rotated, the rest is copied. */
 static void rope_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
     const struct rope_attributes *attributes = NODE_ATTRIBUTES(node, rope_attributes);
     int64_t bytes = dtype_bytes(dtype_of(node)), rotated = shape_columns(&node->in[1]->shape);

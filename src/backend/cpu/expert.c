@@ -59,7 +59,7 @@ struct expert_kernel {
     struct matmul *ready[EXPERT_PRODUCTS][PIECE_SIZES]; /* NULL: pieces are of any size */
 };
 
-/* What all four operators have, wherever their operands are. All attributes begin with an expert's. */
+/* A common view of the four operators, wherever their operands are. All attributes begin with an expert's. */
 struct expert_view {
     const struct expert_attributes *attributes;
     const struct expert_glu_attributes *glu; /* NULL: gate and up are apart, and there are no biases */
@@ -67,7 +67,7 @@ struct expert_view {
     const struct tensor *x, *in, *result; /* in: the first weight; all weights are in one format */
     int ranges;                           /* the input; the weights follow, then biases */
     int down, previous;                   /* inputs */
-    int64_t columns, width, in_width;     /* of the rows, of the activation, of what `in` makes */
+    int64_t columns, width, in_width;     /* of the rows, of the activation, of the output of `in` */
 };
 
 static struct expert_view view_of(const struct node *node) {

@@ -27,7 +27,8 @@ static void convert_rows(const void *context, int64_t begin, int64_t end) {
                       out_row(node, conversion->call, 0, row), columns_of(node));
 }
 
-/* Columns of wider tensors go row by row. All else is one run, of which nothing is to be done where it is in place. */
+/* Columns of wider tensors are copied row by row. All other tensors are one run, and in-place conversions copy
+ * nothing. */
 static enum status convert_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
     const struct node_call conversion = {node, call};

@@ -1,5 +1,5 @@
-/* The head with the loss, in tiles of tokens: logits of one tile are held at a time, in the workspace. Where the
- * gradient of the weight holds nothing yet, the logits of the first tokens lie there (head_slices.c). */
+/* The head with the loss, in tiles of tokens. The workspace holds the logits of one tile at a time. While the weight's
+ * gradient is still empty, it holds the logits of the first tokens (head_slices.c). */
 #include "backend/cpu/head.h"
 
 #include <math.h>
@@ -49,7 +49,7 @@ static enum status create_logits(const struct head_kernel *head, bool bias, int6
     return matmul_create(&spec, out);
 }
 
-/* Of the logits' gradients, from one row to the next: in bf16 they are in the first halves of the logits' rows. */
+/* Row stride of the logits' gradients: in bf16 they occupy the first halves of the logits' rows. */
 static int64_t gradient_row(const struct head_kernel *head) {
     int64_t logits = head->tiles.logits_row * (int64_t)sizeof(float);
     return logits / dtype_bytes(head->kernel.node->in[0]->shape.dtype);

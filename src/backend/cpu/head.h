@@ -1,4 +1,4 @@
-/* What the files of the head's kernels share. */
+/* Shared by the files of the head's kernels. */
 #pragma once
 
 #include "backend/cpu/kernel.h"

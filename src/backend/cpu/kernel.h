@@ -1,12 +1,12 @@
-/* The CPU backend, and what its kernels share.
+/* The CPU backend, and helpers that its kernels share.
  *
  * Files, in the order to read them:
- *     kernel: the operators that it implements, the vector kernels (simd/) that this processor uses, and kernels that
- * go row by row, and the backend's table; parallel: loops over threads; elementwise, norm, embedding,
- * linear, head, head_slices, attention, attention_part, preference, routing, expert, group_collectives, optimizer: the
- * kernels of the operators that src/ir/ops defines in files of these names, and in embedding those of rope;
- * attention_part: the tasks of attention where ranks or tiles have a part of the queries; head_slices: the head's loss
- * in slices of the vocabulary. GEMMs are in matmul/. */
+ *     kernel: the operators, the processor's vector kernels (simd/), row-by-row kernels, and the backend's table;
+ *     parallel: loops over threads;
+ *     elementwise, norm, embedding, linear, head, head_slices, attention, attention_part, preference, routing, expert,
+ *     group_collectives, optimizer: kernels of the operators that src/ir/ops defines in files of these names.
+ * Embedding includes the kernels of rope. attention_part has the tasks of attention if ranks or tiles have a part of
+ * the queries. head_slices has the head's loss in slices of the vocabulary. GEMMs are in matmul/. */
 #pragma once
 
 #include "backend/cpu/parallel.h"
@@ -15,8 +15,9 @@
 #include "base/base.h"
 #include "ir/ops/ops.h"
 
-/* Which instruction set the CPU backend uses: the widest that the processor has and this build holds, at most what the
- * environment variable BALLAST_MAX_ISA says ("avx512" or "avx2"; it caps oneDNN as well). Chosen once, at first use. */
+/* Selects the CPU backend's instruction set: the widest that the processor has and this build contains. The environment
+ * variable BALLAST_MAX_ISA ("avx512" or "avx2") limits it, and oneDNN's as well. The choice is made once, at first
+ * use. */
 
 /* STATUS_FAILED when the processor has none of them, BAD_INPUT when BALLAST_MAX_ISA is not a name. */
 enum status cpu_isa_check(void);
@@ -26,13 +27,12 @@ const struct simd_kernels *cpu_simd(void);
 bool cpu_has_bf16_dots(void);
 /* Whether they may use its tiles (AMX), by the same rule; oneDNN has then asked the system for them. */
 bool cpu_has_bf16_tiles(void);
-/* Name of the set in use and of what oneDNN uses next to it, as "avx512+amx": results depend on both. "none" where
+/* The name of the set in use and of oneDNN's extensions, such as "avx512+amx": results depend on both. "none" if
  * cpu_isa_check fails. */
 const char *cpu_isa_name(void);
 
-/* The operators that the CPU implements: all. A backend that lacks some lists those that it has, as X(name), families
- * of ir/ops/list.h or single operators. The kernels of NAME are made by cpu_NAME_create, in FILE.c for the
- * operators of ops/FILE.c. */
+/* The CPU implements all operators. A backend that lacks some lists its own as X(name): lists of ir/ops/list.h or
+ * single operators. cpu_NAME_create makes the kernels of NAME, in FILE.c for the operators of ops/FILE.c. */
 #define CPU_OP_LIST OP_LIST
 
 #define KERNEL_DECLARE(name) kernel_maker cpu_##name##_create;
@@ -81,16 +81,15 @@ void sum_columns(enum dtype dtype, int64_t rows, int64_t columns, const void *da
 /* The sum of products of two rows: in fp32, over lanes that are added up in order. */
 float dot_rows(enum dtype dtype, int64_t columns, const void *a, const void *b);
 
-/* How an expert's rows, whose number is known only when its kernel is called, are cut into pieces (expert.c). So the
- * pieces depend on the number of rows alone. The last one may end with rows of the tile that hold no slot; most of
- * these are left out.
+/* Cuts an expert's rows into pieces (expert.c). The number of rows is known only when the kernel is called, and the
+ * pieces depend on it alone. The last one may end with rows of the tile that hold no slot; most of these are left out.
  *
- * GEMMs that need nothing made ready (matmul.h) take pieces of any size: equal ones, as few as can be, since each
- * piece reads an expert's weights and adds to its gradients once more. Other GEMMs are made ready for a few sizes,
- * of which pieces take the largest first. */
+ * GEMMs that need no preparation (matmul.h) take pieces of any size. The pieces are equal and as few as possible, since
+ * each one reads the expert's weights and adds to its gradients again. Other GEMMs are prepared for a few sizes, and
+ * pieces use the largest first. */
 
-/* Rows of a piece at most, where it may have any number. Whole pieces of fixed sizes: a tile, and STEP times as many
- * rows each. Of the last tile of a piece, ROWS_STEP rows are left out at a time. */
+/* Maximum rows of a piece of any size. Pieces of fixed sizes are a tile, and STEP times as many rows each. The last
+ * tile of a piece omits rows in multiples of ROWS_STEP. */
 enum {
     PIECE_ROWS_MAX = 1024,
     PIECE_WHOLE_SIZES = 3,

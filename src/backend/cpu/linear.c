@@ -40,7 +40,7 @@ static void sum_bias(const struct tensor *dy, const void *data, float *sum) {
  * the tokens come in (ir/rewrite.h). */
 struct dw_kernel {
     struct kernel kernel;
-    struct matmul *whole, *last; /* of OP_ROWS_APART tokens, and of what is left over; NULL: there are none */
+    struct matmul *whole, *last; /* for OP_ROWS_APART tokens, and for the remaining ones; NULL: there are none */
     int64_t a_bytes, b_bytes;    /* of OP_ROWS_APART tokens */
 };
 

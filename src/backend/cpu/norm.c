@@ -3,7 +3,7 @@
 
 #include "backend/cpu/kernel.h"
 
-/* Features that are normalised together: those that the weight has. */
+/* The number of features that are normalised together: the weight's. */
 static int64_t group_of(const struct tensor *weight) { return shape_columns(&weight->shape); }
 
 static void norm_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {

@@ -90,7 +90,7 @@ static enum status route_run(const struct kernel *kernel, const struct kernel_ca
 
 CPU_KERNEL(route, route_run)
 
-/* The expert whose rows hold a place: the last that begins at it or before, of those that have rows. */
+/* The expert whose rows hold a place: among experts with rows, the last one that begins at or before it. */
 static int64_t expert_at(const int32_t *ranges, int64_t experts, int32_t place) {
     int64_t first = 0, last = experts - 1;
     while (first < last) {
@@ -103,8 +103,9 @@ static int64_t expert_at(const int32_t *ranges, int64_t experts, int32_t place) 
     return first;
 }
 
-/* With w the weights, p the probabilities and g the weights' gradients: w_i (g_i - sum of g w) for normalised ones, as
- * of a softmax over the chosen alone; else p_j (g_j - sum of g w), g being 0 for experts that are not chosen. */
+/* With w the weights, p the probabilities and g the weights' gradients. Normalised weights have w_i (g_i - sum of g w),
+ * as a softmax over the chosen experts alone. Otherwise it is p_j (g_j - sum of g w), where g is 0 for experts that are
+ * not chosen. */
 static void route_grad_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
     const struct tensor *logits = node->in[1];
     int64_t experts = columns_of(node), count = chosen_of(node);

@@ -18,7 +18,7 @@ static struct attention_cudnn *plans;
 struct attention_cudnn {
     struct cudnn_graph graph;
     struct attention_cudnn_shape shape;
-    struct attention_cudnn *next; /* of those that kernels share */
+    struct attention_cudnn *next; /* list of the attentions that kernels share */
     int users;
 };
 
@@ -149,8 +149,9 @@ static cudnn_descriptor add_sums(struct attention_cudnn *at, cudnn_descriptor dy
                                                               .b = number(at, ONE), .y = packed(at, SUMS, 1, FP32)});
 }
 
-/* With p = exp(scores - lse) and ds = scale p (dy v^t - sums): dv = p^t dy, dk = ds^t q, dq = ds k. dq is a GEMM of
- * whole rows of ds, which the engine keeps, and no sum of parts as they come: that is what makes it deterministic. */
+/* With p = exp(scores - lse) and ds = scale p (dy v^t - sums): dv = p^t dy, dk = ds^t q, dq = ds k. The GEMM for dq
+ * uses whole rows of ds, which the engine keeps. It does not sum parts in the order of their arrival, so it is
+ * deterministic. */
 static void build_gradient(struct attention_cudnn *at) {
     const struct attention_cudnn_shape *shape = &at->shape;
     struct cudnn_graph *graph = &at->graph;
@@ -234,14 +235,14 @@ void attention_cudnn_free(struct attention_cudnn *at) {
     pthread_mutex_unlock(&lock);
 }
 
-/* Of the sums, which stand before the library's own. */
+/* Bytes of the sums, which stand before the library's own workspace. */
 static int64_t sums_bytes(const struct attention_cudnn *at) {
     const struct attention_cudnn_shape *shape = &at->shape;
     int64_t bytes = shape->sequences * shape->heads * shape->length * (int64_t)sizeof(float);
     return is_gradient(shape) ? (bytes + OWN_ALIGN - 1) / OWN_ALIGN * OWN_ALIGN : 0;
 }
 
-/* Of a call, 64-byte aligned. */
+/* Workspace of a call, 64-byte aligned. */
 static int64_t workspace_bytes(const struct attention_cudnn *at) {
     int64_t bytes = sums_bytes(at) + at->graph.workspace_bytes;
     return bytes > 0 ? workspace_align(bytes) + OWN_ALIGN - WORKSPACE_ALIGN : 0;

@@ -1,11 +1,11 @@
-/* cuDNN's fused attention and its gradient, by its graph interface: plain causal attention in bf16. The forward saves
- * what the backend's own kernel saves, the log of each query's sum of exponentials, so the gradient of either works
- * with the other's forward.
+/* cuDNN's fused attention and its gradient, by its graph interface: plain causal attention in bf16. Like the backend's
+ * own kernel, the forward saves the log of each query's sum of exponentials, so the gradient of either works with the
+ * other's forward.
  *
  * A plan is made from shapes and the device's properties alone, so that its workspace is known when a program is
- * compiled; the first engine that the library's rules put forward is taken, unless they call it nondeterministic, so
- * one shape has one engine on one GPU with one version of the library. Of its engines for attention cuDNN 9.19 says
- * neither; the gradient's graph is the one by which NVIDIA's own front end asks for the deterministic engine. */
+ * compiled; It uses the first engine of the library's heuristics that is not marked nondeterministic. So one shape has
+ * one engine on one GPU with one version of the library. cuDNN 9.19 does not mark its attention engines either way. The
+ * gradient's graph is the one with which NVIDIA's own front end requests the deterministic engine. */
 #pragma once
 
 #include "backend/cuda/kernel.h"

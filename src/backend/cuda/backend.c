@@ -313,9 +313,9 @@ static const struct backend_streams cuda_streams = {
     .elapsed = elapsed,
 };
 
-/* Graphs take device memory besides the arenas, out of the part left to CUDA itself (CUDA_GRAPH_BYTES): some 64
- * KiB a kernel (362, 395 and 458 MB in use with one graph of 500, 1000 and 2000 empty kernels, as a user of driver 470
- * told NVIDIA's forum). So all graphs of the process together take about 128 MiB at most. */
+/* Graphs take device memory besides the arenas, out of the part left to CUDA itself (CUDA_GRAPH_BYTES): some 64 KiB a
+ * kernel. A user of driver 470 reported 362, 395 and 458 MB in use with one graph of 500, 1000 and 2000 empty kernels
+ * (NVIDIA's forum). So all graphs of the process together take about 128 MiB at most. */
 struct cuda_graph {
     cudaGraphExec_t ready;
     int nodes;

@@ -197,8 +197,7 @@ static bool is_deterministic(struct cudnn_graph *at, cudnn_descriptor config) {
     return at->status == CUDNN_STATUS_SUCCESS;
 }
 
-/* Of the configurations that the library's rules put forward, which measure nothing, the first that is not called
- * nondeterministic. */
+/* The first configuration of the library's heuristics, which measure nothing, that is not marked nondeterministic. */
 static cudnn_descriptor choose_engine(struct cudnn_graph *at, cudnn_descriptor graph, cudnn_descriptor device) {
     const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
     cudnn_descriptor configs[ENGINES_MAX], rules = begin(at, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);

@@ -53,8 +53,8 @@ cudnn_descriptor cudnn_graph_reduction(struct cudnn_graph *graph, cudnnReduceTen
 /* y has the elements of x with other dimensions and strides. */
 cudnn_descriptor cudnn_graph_reshape(struct cudnn_graph *graph, cudnn_descriptor x, cudnn_descriptor y);
 
-/* Takes the first engine that the library's rules put forward, but for those that they call nondeterministic. `device`:
- * a JSON text of the library's for its properties, or NULL: the current device. */
+/* Uses the first engine of the library's heuristics that is not marked nondeterministic. `device`: the library's JSON
+ * text of its properties; NULL: the current device. */
 void cudnn_graph_plan(struct cudnn_graph *graph, const char *device);
 /* OK, or FAILED when the library cannot be used; also OK, with the library's words in the thread's message and
  * graph->status other than success, where it has no engine for the graph. */

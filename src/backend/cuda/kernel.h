@@ -1,4 +1,4 @@
-/* What the kernels of the CUDA backend share on the host's side. Each family of operators is one file: its device code
+/* Host-side helpers that the kernels of the CUDA backend share. Each family of operators is one file: its device code
  * and the functions that make its kernels.
  *
  * Operands are in device memory; a kernel's `run` queues work on the call's stream and returns cuda_outcome(). The same
@@ -12,14 +12,15 @@
  *     cudnn_graph: graphs of cuDNN's operations; attention_cudnn, attention_cudnn_absent: kernels of attention and its
  *         gradient by such graphs, or none.
  * Device code is in kernels/:
- *     device: elements, vectors, sums over threads, launches; mma: instructions that are written out;
+ *     device: elements, vectors, sums over threads, launches;
+ *     mma: inline-assembly instructions;
  *     stochastic_rounding: stochastic rounding;
- *     elementwise, group_collectives, norm, embedding (with rope), head, preference, optimizer, muon, attention: a
- *     family of operators each (activation: the functions of elementwise and experts); elementwise also sums rows, and
- * packs sums that travel between devices as bf16; attention_cache: attention by keys and values in a cache, and
- * key-value heads that are selected; routing, balance, expert: layers of experts; unpack: numbers of weights in fewer
- * bits.
- */
+ *     elementwise: elementwise operators; also sums rows, and packs sums that travel between devices as bf16;
+ *     activation: the functions of elementwise and experts;
+ *     group_collectives, norm, embedding (with rope), head, preference, optimizer, muon, attention: their operators;
+ *     attention_cache: attention by keys and values in a cache, and selected key-value heads;
+ *     routing, balance, expert: mixture-of-experts layers;
+ *     unpack: values of quantized weights. */
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -87,7 +88,7 @@ void cuda_add_sums(void *to, const void *from, int64_t count, bool round_bf16, v
 void cuda_pack_bf16(void *to, const float *from, int64_t count, void *stream);
 void cuda_unpack_bf16(float *to, const void *from, int64_t count, bool adds, void *stream);
 
-/* What an update of whole matrices (muon.cu) takes from that of elements (optimizer.cu). */
+/* Parts of the update of elements (optimizer.cu) that the update of whole matrices (muon.cu) uses. */
 /* Changes the moment of all of a matrix, and writes the fp32 direction, where the clip factor is a number. */
 enum status cuda_muon_move(const struct kernel *kernel, const struct kernel_call *call, float *direction);
 /* *out = the sum of the squares of `count` numbers, whose address is a multiple of 16; `sums` gets those of blocks of

@@ -7,7 +7,7 @@
 #include "backend/kernel_parts.h"
 #include "plan/recipe.h"
 
-/* Of a name, and of a line: the library's description of an algorithm is at most 64 bytes. */
+/* Bytes of a name, and of a line: the library's description of an algorithm has at most 64 bytes. */
 enum {
     CUDA_PRODUCT_BYTES = 256,
     CUDA_ALGORITHM_BYTES = 64,
@@ -101,8 +101,8 @@ static bool spec_equal(const struct cuda_matmul_spec *a, const struct cuda_matmu
            (a->product.addend_row == 0 || a->addend_alignment == b->addend_alignment);
 }
 
-/* A matrix [rows][columns] by columns, whose element (i, j) is i * row + j * column elements from the first: as it is
- * when row is 1, else transposed. With a single column its stride does not count. */
+/* A matrix [rows][columns] by columns, whose element (i, j) is i * row + j * column elements from the first. If row is
+ * 1 it is used as it is, else transposed. With a single column its stride does not count. */
 static enum status layout_init(enum dtype dtype, int64_t rows, int64_t columns, int64_t row, int64_t column,
                                cublasOperation_t *turn, cublasLtMatrixLayoutOpaque_t *out) {
     bool as_is = row == 1 && (column >= rows || columns == 1);
@@ -395,7 +395,7 @@ static void cuda_slabs_free(struct cuda_slabs *slabs) {
     mem_free(slabs);
 }
 
-/* As cuda_matmul's, of which there is one for each width of a slab. */
+/* As cuda_matmul_create, with one GEMM for each width of a slab. */
 static enum status cuda_slabs_create(const struct cuda_matmul_spec *spec, struct cuda_slabs **out) {
     struct cuda_slabs *slabs = mem_array(1, sizeof *slabs);
     if (!slabs) return STATUS_FAILED;

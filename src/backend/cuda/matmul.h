@@ -36,7 +36,7 @@ void cuda_matmul_run(struct cuda_matmul *matmul, const struct matmul_operands *o
                      cudaStream_t stream);
 /* NULL is fine. */
 void cuda_matmul_free(struct cuda_matmul *matmul);
-/* Of several GEMMs that use one workspace in turn, any of them NULL. */
+/* The largest workspace of several GEMMs that use it in turn; any of them may be NULL. */
 int64_t cuda_matmul_max_workspace_bytes(struct cuda_matmul *const *matmuls, int count);
 void cuda_matmul_free_all(struct cuda_matmul *const *matmuls, int count);
 

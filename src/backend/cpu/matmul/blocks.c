@@ -7,15 +7,15 @@
  * steps that calling it takes as long as the GEMM. */
 enum { BLOCK_ROWS = 64, ROWS_MULTIPLE = 16, STEPS_MIN = 512, BLOCK_PANELS_MAX = 8 };
 enum { PANEL_COLUMNS = ONEDNN_PANEL_COLUMNS, COLUMNS_MULTIPLE = 16 };
-/* Of bf16: steps of a word of 32 bits, and of the words that oneDNN takes at a time. */
+/* In bf16: steps in a word of 32 bits, and in the words that oneDNN takes at a time. */
 enum { ELEMENT_BYTES = 2, WORD_STEPS = 2, PANEL_STEPS = ONEDNN_PANEL_WORDS * WORD_STEPS };
 /* A chunk's packed operands and sums take at most some 4 MiB each, which the last cache holds. An a that lies by rows
  * is packed when its rows are so long that a chunk of b would have few columns. */
 enum { CHUNK_ROWS = 1024, CHUNK_COLUMNS = 1024, CHUNK_DEPTH = 1024, CHUNK_BYTES = 4 << 20, DEPTH_IN_PLACE = 4096 };
-/* Of a task, where there are rows enough for all threads. */
+/* Minimum blocks of a task, if there are enough rows for all threads. */
 enum { TASK_BLOCKS = 4, ROW_BLOCKS_MIN = 4 };
-/* Of a thread's piece when it packs: words that are worth a parallel loop, and lines or steps enough for it to read
- * from few pages of memory. */
+/* A thread's piece when it packs: enough words for a parallel loop, and enough lines or steps to read from few pages of
+ * memory. */
 enum { PACK_WORDS = 1 << 14, PACK_LINES = 64, PACK_STEPS = 256 };
 
 static bool reads_a(const struct matmul_spec *spec) {
@@ -28,7 +28,7 @@ static bool reads_b(const struct matmul_spec *spec) {
            spec->b_column == spec->k;
 }
 
-/* The widest panels among those that leave the fewest columns empty; where there are many columns, few are. */
+/* The widest panels among those that leave the fewest columns empty. With many columns, few are empty. */
 static int64_t panel_columns(int64_t n) {
     if (n >= 4 * PANEL_COLUMNS) return PANEL_COLUMNS;
     int64_t best = PANEL_COLUMNS;
@@ -42,7 +42,7 @@ static int64_t block_panels(const struct matmul_spec *spec, int64_t panel) {
     return smaller(wanted, divided_up(spec->n, panel));
 }
 
-/* Columns of which a chunk of b holds all steps. */
+/* Columns of b whose steps a chunk holds in full. */
 static int64_t chunk_columns(const struct blocks_matmul *matmul) {
     int64_t fit = CHUNK_BYTES / (matmul->depth * ELEMENT_BYTES);
     int64_t max = smaller(fit, CHUNK_COLUMNS) / matmul->block_columns * matmul->block_columns;

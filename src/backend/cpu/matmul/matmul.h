@@ -1,12 +1,17 @@
-/* GEMMs: c = a b (+ bias) (+ addend). Those with a short side by the kernels for words of simd/; others of
- * bf16 by the processor's tiles where it has them (AMX), or in blocks by oneDNN where it has a fast kernel that keeps
- * its scratch in the workspace (brgemm, with instructions for bf16); all others by the packed kernels of simd/. Sums
- * are in fp32; the order of a sum depends on the sizes, the layouts, the instruction set and, for oneDNN, on its
- * release and the processor's caches, and on nothing else: not on the number of threads. A b in a format of fewer bits
- * is unpacked, piece by piece, where it is packed.
+/* GEMMs: c = a b (+ bias) (+ addend). Sums are in fp32. The order of a sum depends only on the sizes, the layouts, the
+ * instruction set and, for oneDNN, on its release and the processor's caches. It does not depend on the number of
+ * threads. A quantized b is unpacked, piece by piece, when it is packed. There are three implementations:
  *
- * Files, in the order to read them: matmul: the choice, and what the three ways share (parts); thin: one side is short,
- * by the vector kernels for words; blocks, onednn: oneDNN, block by block; packed: the vector kernels and tiles. */
+ * - GEMMs with a short side use the kernels for words of simd/.
+ * - Other bf16 GEMMs use the processor's tiles (AMX), or oneDNN in blocks. oneDNN needs a fast kernel that keeps its
+ *   scratch in the workspace (brgemm, with bf16 instructions).
+ * - All others use the packed kernels of simd/.
+ *
+ * Files, in the order to read them:
+ *     matmul: the choice, and parts that the three implementations share (parts);
+ *     thin: one side is short, by the vector kernels for words;
+ *     blocks, onednn: oneDNN, block by block;
+ *     packed: the vector kernels and tiles. */
 #pragma once
 
 #include "backend/kernel_parts.h"
@@ -28,6 +33,6 @@ void matmul_run_spec(const struct matmul_spec *spec, int threads, const struct m
 /* NULL is fine. */
 void matmul_free(struct matmul *matmul);
 
-/* Of several GEMMs that use one workspace in turn, any of them NULL. */
+/* The largest workspace of several GEMMs that use it in turn; any of them may be NULL. */
 int64_t matmul_max_workspace_bytes(struct matmul *const *matmuls, int count);
 void matmul_free_all(struct matmul *const *matmuls, int count);

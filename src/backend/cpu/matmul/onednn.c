@@ -10,9 +10,9 @@
 /* Memory for oneDNN's small working structures, so that a training step allocates nothing.
  *
  * dnnl_primitive_execute makes a map of its arguments and some wrappers on every call (6 to 8 blocks of at most 104
- * bytes in release 2.6) with C++'s operator new, and frees them before it returns. operator new may be replaced by a
- * program (ISO C++ [replacement.functions]); the one below takes blocks from a fixed pool between enter and leave on
- * the thread that called them, and passes all other calls on to the C++ library. */
+ * bytes in release 2.6) with C++'s operator new, and frees them before it returns. A program may replace operator
+ * new (ISO C++ [replacement.functions]). The one below takes blocks from a fixed pool between enter and leave on the
+ * thread that called them. It passes all other calls on to the C++ library. */
 
 /* As many groups as there are threads at once, so that each finds a group that no other uses. */
 enum { GROUPS = 512, SLOTS = 16, SLOT_BYTES = 128 };
@@ -98,7 +98,7 @@ void onednn_operator_delete_sized(void *block, size_t bytes) {
 
 enum { OPERANDS = 3, ARGUMENTS = 4 };
 
-/* What a thread passes to the primitive: a, b, c, and the scratch where there is one. */
+/* Arguments of the primitive: a, b, c, and the scratch if there is one. */
 struct arguments {
     dnnl_exec_arg_t list[ARGUMENTS];
 };
@@ -114,7 +114,7 @@ struct onednn_block {
     struct arguments *seats; /* [seats][shape.threads] */
 };
 
-/* The blocks that someone has taken. */
+/* The blocks that are in use. */
 static struct {
     pthread_mutex_t lock;
     struct onednn_block *first;

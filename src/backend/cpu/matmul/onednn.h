@@ -35,5 +35,5 @@ void onednn_end(int seat);
 
 /* Limits oneDNN to AVX2. Must be the first call of this header. */
 void onednn_limit_avx2(void);
-/* What oneDNN adds to AVX-512 on this processor ("amx", "bf16", or ""), "avx2" when it has no AVX-512. */
+/* oneDNN's extensions of AVX-512 on this processor ("amx", "bf16", or ""); "avx2" without AVX-512. */
 const char *onednn_isa_name(void);

@@ -2,28 +2,28 @@
 
 #include "backend/cpu/kernel.h"
 
-/* A chunk's packed b takes some 5 MiB in fp32, which the last cache holds, and for tiles, which need it faster, the 1.6
- * MiB that the second one holds. Where b has more steps than a chunk, sums wait for the next one, and a chunk has few
- * rows. A task's panels of a (block rows by step) stay in the second cache while it goes through those of b, and are
- * packed by the thread that reads them; a panel of b fills half of the first cache, or as much of the second as
- * STEP_MAX takes (panel_elements). For tiles, which read a faster than the second cache gives it, both panels of a are
- * in the first. */
+/* A chunk's packed b takes some 5 MiB in fp32, which the last-level cache holds. For tiles, which need it faster, it
+ * takes 1.6 MiB, which the second-level cache holds. If b has more steps than a chunk, sums wait for the next chunk,
+ * and a chunk has few rows. A task's panels of a (block rows by step) stay in the second cache while it goes through
+ * those of b; the thread that reads them packs them. A panel of b fills half of the first cache, or as much of the
+ * second as STEP_MAX takes (panel_elements). Tiles read a faster than the second cache delivers it, so both panels of a
+ * are in the first. */
 enum { CHUNK_ROWS = 1024, CHUNK_DEPTH = 1024, STEP_MAX = 256, PANEL_ELEMENTS = 6144 };
 enum { BLOCK_ROWS = 128, TILES_BLOCK_ROWS = 64, BLOCK_ROWS_MIN = 64, BLOCK_PANELS_MIN = 4, TASKS_PER_THREAD = 3 };
 enum { PACK_PANELS = 4, PANEL_MAX = 64 }; /* of b at a time; columns of a panel */
-/* What b is packed from is then read from memory while the chunk before is computed; for tiles, whose chunk fills the
- * second cache, half of that is for it. */
+/* Few rows: b's source for the next chunk is read from memory while this chunk is computed. For tiles, whose chunk
+ * fills the second cache, half of that cache is for it. */
 enum { FEW_ROWS = 512 };
-/* For tiles: a gradient that is added to over few steps waits for memory, which is fast in long pieces of a few rows.
- */
+/* For tiles: a gradient that is added to over few steps waits for memory, which is fast in long pieces of a few
+ * rows. */
 enum { FEW_STEPS = 512 };
 
 bool packed_matmul_has_tiles(const struct matmul_spec *spec) {
     return spec->dtype == DTYPE_BF16 && cpu_has_bf16_tiles();
 }
 
-/* Of b in fp32. Processors with AVX-512's dot products of bf16 and without tiles (Zen 4) do one multiply-add of 512
- * bits a cycle, to which the second cache brings b in time: there fewer and longer panels are faster. */
+/* For b in fp32. Processors with AVX-512's bf16 dot products and without tiles (Zen 4) do one 512-bit multiply-add a
+ * cycle, and the second cache delivers b in time. So fewer and longer panels are faster. */
 static int64_t panel_elements(void) {
     bool in_second = cpu_has_bf16_dots() && !cpu_has_bf16_tiles();
     return in_second ? STEP_MAX * cpu_simd()->gemm_columns : PANEL_ELEMENTS;
@@ -51,8 +51,8 @@ static int64_t chunk_tasks(const struct packed_matmul *matmul) {
     return divided_up(matmul->rows, matmul->block_rows) * divided_up(matmul->columns, matmul->block_columns);
 }
 
-/* Smaller blocks until there are tasks for all threads: less often is b read for many rows, then a packed for many
- * columns. */
+/* Smaller blocks until there are tasks for all threads. With many rows, b should be read less often; with many columns,
+ * a should be packed less often. */
 static void choose_blocks(struct packed_matmul *matmul) {
     const struct packed_kernel *kernel = &matmul->kernel;
     const struct matmul_spec *spec = &matmul->spec;
@@ -70,15 +70,15 @@ static void choose_blocks(struct packed_matmul *matmul) {
     }
 }
 
-/* A weight by few rows is read more than it is used: as a, its lines of steps are packed as they are. What the tiles
- * compute of it is the same to the bit: of a step's products and sums they make none earlier for a than for b. */
+/* A weight that multiplies few rows is read more than it is used. So it becomes a, and its lines of steps are packed as
+ * they are. The tiles' results are the same to the bit: their products and sums treat a and b alike. */
 static bool is_turned(const struct matmul_spec *spec) {
     return packed_matmul_has_tiles(spec) && spec->b_format == WEIGHT_PLAIN && spec->m <= FEW_ROWS &&
            spec->n >= spec->m && spec->a_k == 1 && spec->b_k == 1;
 }
 
-/* With all columns in one chunk a is packed once, for which sums of few rows may wait for more chunks. Steps stay as
- * they are, and so the sums' bits. */
+/* With all columns in one chunk, a is packed once, at the price of sums of few rows that wait for more chunks. Steps
+ * stay as they are, and so do the sums' bits. */
 static void take_all_columns(struct packed_matmul *matmul) {
     const struct packed_kernel *kernel = &matmul->kernel;
     int64_t fit = kernel->chunk_words * kernel->word_steps / rounded_up(matmul->spec.n, kernel->columns);
@@ -104,7 +104,7 @@ void packed_matmul_init(const struct matmul_spec *given, int threads, struct pac
     choose_blocks(out);
 }
 
-/* Words of so many steps. */
+/* The number of words for `steps` steps. */
 static int64_t words_of(const struct packed_matmul *matmul, int64_t steps) {
     return rounded_up(divided_up(steps, matmul->kernel.word_steps), matmul->kernel.words_multiple);
 }
@@ -139,7 +139,7 @@ static int64_t chunk_panels(const struct packed_chunk *chunk) {
     return divided_up(chunk->columns, chunk->matmul->kernel.columns);
 }
 
-/* Where a panel of a chunk's b lies: [step][panel]. */
+/* The address of a panel of a chunk's b: [step][panel]. */
 static float *right_panel(const struct packed_chunk *chunk, int64_t k, int64_t column) {
     int64_t before = k / chunk->matmul->step * chunk_panels(chunk) * chunk->matmul->kernel.columns + column;
     return chunk->right + before * words_of(chunk->matmul, chunk->matmul->step);
@@ -198,14 +198,14 @@ static void pack_b(const struct packed_matmul *matmul, const struct packing *pac
         pack_pairs_right(matmul, packing, to);
 }
 
-/* Columns of b that are packed at a time. In fewer bits they are as many as can be: a block of 64 numbers that lie
- * across columns has one scale. */
+/* Columns of b that are packed at a time. For a quantized b they are as many as possible: a block of 64 numbers across
+ * columns has one scale. */
 static int64_t pack_width(const struct packed_matmul *matmul) {
     int64_t columns = matmul->kernel.columns;
     return matmul->spec.b_format == WEIGHT_PLAIN ? PACK_PANELS * columns : PANEL_MAX / columns * columns;
 }
 
-/* Panels of numbers of b in fewer bits, unpacked to where they are packed from. */
+/* Panels of a quantized b, unpacked to the source that is packed. */
 static void pack_quantized(const struct packed_chunk *chunk, int64_t k, int64_t column, struct packing packing) {
     const struct packed_matmul *matmul = chunk->matmul;
     enum dtype dtype = matmul->kernel.word_steps == 1 ? DTYPE_F32 : matmul->spec.dtype;
@@ -221,7 +221,7 @@ static void pack_quantized(const struct packed_chunk *chunk, int64_t k, int64_t 
     pack_b(matmul, &packing, right_panel(chunk, k, column));
 }
 
-/* Of a step of a chunk. */
+/* Packing tasks of a chunk's step. */
 static int64_t pack_tasks(const struct packed_chunk *chunk) {
     return divided_up(chunk->columns, pack_width(chunk->matmul));
 }
@@ -284,7 +284,7 @@ static int64_t block_tasks(const struct packed_chunk *chunk) {
            divided_up(chunk->columns, chunk->matmul->block_columns);
 }
 
-/* The weight that the next step of a turned GEMM packs: of this task, or the next. */
+/* The weight that a turned GEMM packs in its next step: of this task or the next. */
 static struct gemm_later later_left(const struct packed_chunk *chunk, int64_t task, int64_t k) {
     const struct packed_matmul *matmul = chunk->matmul;
     const struct matmul_spec *spec = &matmul->spec;
@@ -300,7 +300,7 @@ static struct gemm_later later_left(const struct packed_chunk *chunk, int64_t ta
     };
 }
 
-/* What the next chunk's b is packed from: the share of one of so many GEMMs. */
+/* The source of the next chunk's b: the share that one of `products` GEMMs reads ahead. */
 static struct gemm_later later_right(const struct packed_chunk *chunk, int64_t product, int64_t products) {
     const struct packed_matmul *matmul = chunk->matmul;
     const struct matmul_spec *spec = &matmul->spec;
@@ -329,7 +329,7 @@ static struct gemm_later later_of(const struct packed_chunk *chunk, int64_t task
     return later_right(chunk, (tasks - 1 - task) * steps + k / matmul->step, tasks * steps);
 }
 
-/* c has the sums' rows, or as columns. */
+/* c has the sums' rows, or has them as columns. */
 static struct gemm_result result_of(const struct packed_chunk *chunk, const struct matmul_part *block) {
     struct matmul_part part = {chunk->row + block->row, block->rows, chunk->column + block->column, block->columns};
     struct matmul_part turned = {part.column, part.columns, part.row, part.rows};

@@ -1,5 +1,5 @@
-/* The three ways to multiply matrices (thin.c, blocks.c, packed.c), of which matmul.c chooses, and what they share: how
- * sizes are divided, how a part of the sums becomes c, and how a b in fewer bits is unpacked. */
+/* Shared by the three implementations of GEMMs (thin.c, blocks.c, packed.c), among which matmul.c chooses: dividing
+ * sizes, turning a part of the sums into c, and unpacking a quantized b. */
 #pragma once
 
 #include "backend/cpu/simd/kernels.h"
@@ -30,7 +30,7 @@ static inline struct matmul_spec matmul_turned(const struct matmul_spec *spec) {
 struct matmul_part {
     int64_t row, rows, column, columns;
 };
-/* Asks for that part of c to be brought near, for matmul_finish not to wait. */
+/* Prefetches that part of c, so that matmul_finish does not wait. */
 void matmul_fetch(const struct matmul_spec *spec, const struct matmul_operands *operands,
                   const struct matmul_part *part);
 /* That part of c, and its bias and addend. */
@@ -40,8 +40,8 @@ struct gemm_result matmul_result(const struct matmul_spec *spec, const struct ma
 void matmul_finish(const struct matmul_spec *spec, const struct matmul_operands *operands,
                    const struct matmul_part *part, const float *sums, int64_t sums_row);
 
-/* A b in a format of fewer bits (ir/weight_format.h): its numbers, a tile at a time, for the packing of a GEMM.
- * Steps [k, k + steps) of columns [column, column + columns) of b. */
+/* Unpacks a quantized b (ir/weight_format.h), a tile at a time, for the packing of a GEMM. A tile is steps [k, k +
+ * steps) of columns [column, column + columns) of b. */
 struct matmul_tile {
     int64_t k, steps, column, columns;
 };
@@ -50,10 +50,10 @@ struct matmul_tile {
 void matmul_unpack(const struct matmul_spec *spec, const void *b, const struct matmul_tile *tile, enum dtype to,
                    void *out);
 
-/* GEMMs of which one side is short: a weight's gradient of LoRA's, those of a few tokens. The short operand is
- * packed once, in words (simd/words.c). Tasks of a fixed number of columns go along the long side, and read the
- * other operand where it is if it can be read so, else pack a chunk of it at a time. The sums of an element are made by
- * one task, in chunks of k that depend on the GEMM's spec and the instruction set alone. */
+/* GEMMs with one short side: gradients of LoRA weights, GEMMs of a few tokens. The short operand is packed once, in
+ * words (simd/words.c). Tasks of a fixed number of columns go along the long side. They read the other operand in place
+ * if possible; otherwise they pack a chunk of it at a time. One task makes the sums of an element, in chunks of k that
+ * depend only on the GEMM's spec and the instruction set. */
 
 /* How a task reads b: chunks that it packs; rows or columns of the matrix. */
 enum thin_b { THIN_B_PACKED, THIN_B_ROWS, THIN_B_COLUMNS };
@@ -101,7 +101,7 @@ void blocks_matmul_release(struct blocks_matmul *matmul);
  * in bf16. All threads first pack a chunk's part of b; then each task packs rows of a, step by step, and computes a
  * block of c. An element of c is summed over k in order, whatever the chunks, blocks and threads. */
 
-/* Of vectors or of tiles. Operands are packed in words of 32 bits: a step in fp32, a pair of steps in bf16. */
+/* Kernels by vectors or by tiles. Operands are packed in words of 32 bits: a step in fp32, a pair of steps in bf16. */
 struct packed_kernel {
     int64_t rows, columns;              /* of panels */
     int64_t word_steps, words_multiple; /* packed steps are filled up with zeros */

@@ -7,9 +7,9 @@ enum { SHORT_MAX = 64, SHORT_MAX_BESIDE_TILES = 32, SHORT_LINES_MAX = 8, SHORT_W
 /* Rows for which b is read by rows where it is: pairs of bf16 are put together for each eight of them. */
 enum { ROWS_IN_PLACE = 64, PAIR_ROWS_IN_PLACE = 8 };
 enum { WIDTH = 16 }; /* whole vectors of any instruction set: columns and words are filled up to it */
-/* Of a task; and words of a chunk by how b is read: of rows few, since they lie far apart. */
+/* Columns of a task, and words of a chunk by the way b is read. Rows lie far apart, so their chunks are short. */
 enum { TASK_COLUMNS = 128, PACKED_WORDS = 128, ROW_WORDS = 64, COLUMN_WORDS = 1024 };
-/* Of a task that packs the short operand. */
+/* Minimum words of a task that packs the short operand. */
 enum { PACK_WORDS = 1 << 14 };
 
 static int64_t word_steps(enum dtype dtype) { return dtype == DTYPE_BF16 ? 2 : 1; }
@@ -119,7 +119,7 @@ static void pack_chunk(const struct thin_run *run, int64_t column, int64_t word,
         words, run->matmul->pitch, to);
 }
 
-/* What a thread has for itself. */
+/* A thread's own data. */
 struct own {
     float *sums, *chunk, *turned;
 };

@@ -5,7 +5,7 @@
 
 #if SIMD_LANES == 16
 
-/* Of functions that use tiles. A processor with them has bf16 in vectors too. */
+/* Attribute of functions that use tiles. A processor with tiles has bf16 vector instructions too. */
 #define AMX __attribute__((target("amx-tile,amx-bf16,avx512bf16")))
 
 enum { AMX_ROWS = 16, AMX_WORDS = 16, AMX_BLOCK = 32, AMX_ROW_BYTES = 64 };

@@ -87,7 +87,7 @@ INLINE vf softmax_column(int64_t keys, float *column, float *largest, float *sum
     return shrink;
 }
 
-/* Where no query has found a larger score, nothing shrinks. */
+/* If no query has found a larger score, nothing is rescaled. */
 INLINE bool all_ones(vf factors) {
     vi differs = factors != 1.0f;
     vf4 folded = vf_fold((vf)(differs & 0x3f800000));
@@ -280,7 +280,7 @@ static void pair_mask(const struct attention_head *head, const struct tile_pair 
     }
 }
 
-/* A capped score in units of ln 2, and the slope of the cap there. What is masked stays minus infinity. */
+/* A capped score in units of ln 2, and the slope of the cap there. Masked scores stay minus infinity. */
 INLINE vf capped(vf score, float softcap, vf *slope) {
     vf bent = vf_tanh(score);
     *slope = vf_fma(-bent, bent, vf_set(1.0f));

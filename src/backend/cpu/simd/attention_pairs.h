@@ -1,14 +1,13 @@
-/* Attention by pairs of bf16, and its gradient: how a tile of positions of one head lies in bf16 for their
- * GEMMs, scores in blocks of 32 keys by 32 queries, what queries see of them.
+/* Attention by pairs of bf16, and its gradient: the bf16 layouts of a tile of positions of one head for their GEMMs,
+ * scores in blocks of 32 keys by 32 queries, and masks.
  *
  * A unit of the processor multiplies pairs: dot products of vectors, or tiles (AMX). The file of a unit
- * (attention_dots.c, attention_amx.c) includes this one after it
- * has defined
+ * (attention_dots.c, attention_amx.c) includes this one after it has defined
  *     UNIT: the attribute of functions that use the unit or round to bf16;
  *     PAIRS_TILE, a multiple of 32: keys of a tile, and queries of the gradient's;
  *     PAIRS_QUERIES, a multiple of 32: queries of attention's tiles, which share each copy of keys and values;
  *     unit_begin, unit_end: before and after GEMMs;
- *     unit_multiply(words, a, a_row, b, b_row, c, c_row, accumulate): c[32][32] (+)= a b over `words` words, a multiple
+ *   - unit_multiply(words, a, a_row, b, b_row, c, c_row, accumulate): c[32][32] (+)= a b over `words` words, a multiple
  *         of 16; a [32][words], b [words][32]; rows are so many words apart.
  *
  * Scores are turned: keys down, queries across the lanes. Words are two elements of bf16. With `columns` the head's
@@ -17,8 +16,8 @@
  *     turned:    [32 positions][columns / 2 words][32], the right side of those;
  *     in pairs:  [position / 2][columns words of two positions], the right side of GEMMs over positions;
  *     by column: [column][positions], the left side of those.
- * A GEMM's result does not depend on positions that a query does not see: their factors are zeros, which change no
- * sum, and blocks are left out by their positions alone. */
+ * A GEMM's result does not depend on positions that a query does not see: their factors are zeros, which change no sum,
+ * and blocks are left out by their positions alone. */
 #pragma once
 
 #include <math.h>
@@ -89,12 +88,12 @@ static inline __attribute__((unused)) void pairs_by_column(int64_t words, const 
             words_turn(pairs + pair * 2 * words + column, 2 * words, to + column * (count / 2) + pair, count / 2);
 }
 
-/* What the GEMMs of q and k are multiplied by, once they need no other change: scores are then in units of ln 2. */
+/* The factor of the GEMMs of q and k if scores need no other change: scores are then in units of ln 2. */
 INLINE bool scores_change(const struct attention_head *head) { return head->softcap > 0 || head->scale <= 0; }
 INLINE float score_factor(const struct attention_head *head) { return scores_change(head) ? 1 : query_factor(head); }
 
-/* Of a block's scores those become minus infinity that queries from q0 on (within a sequence's end `queries` of them)
- * may not see. */
+/* Sets to minus infinity the scores of a block that queries from q0 on (`queries` of them within a sequence's end) may
+ * not see. */
 static inline __attribute__((unused)) void block_mask(const struct attention_head *head, int64_t q0, int64_t queries,
                                                       int64_t k0, float *scores) {
     int64_t keys = positions_from(head, k0, PAIRS_BLOCK);
@@ -411,7 +410,7 @@ static void queries_copy(const struct attention_head *head, const struct tile_pa
     }
 }
 
-/* A score in units of ln 2, and the slope of its soft cap. What is masked stays minus infinity. */
+/* A score in units of ln 2, and the slope of its soft cap. Masked scores stay minus infinity. */
 INLINE vf capped(const struct attention_head *head, vf score, vf *slope) {
     vf bent = score * query_factor(head);
     *slope = vf_set(1.0f);
@@ -423,7 +422,7 @@ INLINE vf capped(const struct attention_head *head, vf score, vf *slope) {
     return vf_select(score == -__builtin_inff(), score, bent);
 }
 
-/* Of a block: p = exp(s - lse) and ds = p (dp - delta), times the slope of a soft cap, in bf16. */
+/* For a block: p = exp(s - lse) and ds = p (dp - delta), times the slope of a soft cap, in bf16. */
 INLINE UNIT void block_gradients(bool changes, const struct attention_head *head, const struct backward *work,
                                  int64_t query, int64_t key) {
     vf lse[HALVES], delta[HALVES], factor = vf_set(score_factor(head));

@@ -1,4 +1,4 @@
-/* What attention and its gradient share: tiles of positions of one head as fp32, what a query sees.
+/* Shared by attention and its gradient: tiles of positions of one head in fp32, and the range that a query sees.
  *
  * A tile is [positions][columns], with zeros after the head's features and after the sequence's end. Turned it is
  * [panel][columns][TILE_COLUMNS positions], the right side of a tile_multiply over features. */
@@ -83,7 +83,7 @@ INLINE struct segment_range segment_range(const int32_t *segments, int64_t count
     return range;
 }
 
-/* What queries are multiplied by: scores are then in units of ln 2 or, until they are capped, of the soft cap. */
+/* The factor of queries: scores are then in units of ln 2 or, until they are capped, of the soft cap. */
 INLINE float query_factor(const struct attention_head *head) {
     return head->softcap > 0 ? head->scale / head->softcap : head->scale * LOG2_E;
 }

@@ -177,7 +177,7 @@ INLINE void glu_row(bool bf16, int64_t n, float alpha, float limit, const void *
     }
 }
 
-/* Where a clamp holds, the gradient is 0; at the limit itself it is not, as PyTorch has it. */
+/* The gradient is 0 beyond a clamp's limit, but not at the limit itself, as in PyTorch. */
 INLINE void glu_grad_row(bool bf16, int64_t n, float alpha, float limit, const void *dy, const void *z, void *dz) {
     for (int64_t i = 0; i < n; i += LANES) {
         struct pairs in = load_pairs(bf16, n, z, i), out;

@@ -31,13 +31,13 @@ INLINE void prefetch_lines(struct prefetch *from, int64_t count) {
 
 enum { LINE = 64 / (int)sizeof(float) };
 
-/* What a tile asks for ahead: its sums, its c, its share of the next panel of b. */
+/* Prefetches for a tile: its sums, its c, its share of the next panel of b. */
 INLINE void fetch(const float *from, int64_t count) {
     for (int64_t i = 0; i < count; i += LINE)
         __builtin_prefetch(from + i, 0, 2);
 }
 
-/* A vector of sums of which `left` columns are there. */
+/* Finishes a vector of sums with `left` valid columns. */
 INLINE void finish_vector(vf value, int64_t index, int64_t left, bool bias_bf16, const void *bias, bool bf16,
                           const void *addend, void *c) {
     if (bias) value += load(bias, index, left, bias_bf16);
@@ -208,8 +208,8 @@ INLINE void pack_square(bool bf16, const void *from, int64_t at, int64_t stride,
     }
 }
 
-/* Lines lie apart in the matrix, and neighbours are steps. Of a group of lines, whole lines of the cache are read
- * before the next group, and those of the group after it are asked for. */
+/* Lines lie apart in the matrix, and neighbours are steps. Whole cache lines of a group of lines are read before the
+ * next group, while the group after it is prefetched. */
 INLINE void pack_across(bool bf16, const struct gemm_packing *packing) {
     int64_t width = packing->width, steps = packing->steps, stride = packing->stride, bytes = bf16 ? 2 : 4;
     int64_t line = 64 / bytes > LANES ? 64 / bytes : LANES;

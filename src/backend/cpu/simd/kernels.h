@@ -32,7 +32,8 @@ struct norm_grad_row {
     bool one_plus; /* the weight is 1 + what is stored */
 };
 
-/* Of a row of logits: the largest, -infinity where there are none, and the sum of exponentials of logits less it. */
+/* Statistics of a row of logits: the largest (-infinity if there are none), and the sum of exponentials of the logits
+ * minus it. */
 struct logits_sum {
     float largest;
     double sum;
@@ -50,7 +51,7 @@ struct attention_head {
     void *y;
     int64_t y_stride;
     float *lse; /* [length]; read by the gradient */
-    /* Of the gradient only. */
+    /* For the gradient only. */
     const void *dy;
     void *dq, *dk, *dv;
     int64_t dy_stride, dq_stride, dk_stride, dv_stride;
@@ -70,8 +71,9 @@ struct attention_query {
     void *y;
 };
 
-/* A matrix of `lines` (rows of a, columns of b) and steps of k, to be packed in words of 32 bits: a step in fp32, a
- * pair of steps in bf16, the second 0 after an odd last. Strides are in elements; one of them is 1. */
+/* A matrix of `lines` (rows of a, columns of b) and steps of k, to be packed in words of 32 bits. A word is a step in
+ * fp32, or a pair of steps in bf16, whose second step is 0 after an odd last one. Strides are in elements; one of them
+ * is 1. */
 struct word_source {
     enum dtype dtype;
     const void *data;
@@ -122,10 +124,10 @@ struct gemm_block {
     struct gemm_later later;          /* asked for meanwhile */
 };
 
-/* c[rows][columns] (+)= a b in fp32. a lies in words, [rows][words] of 32 bits, as pack_lines makes them and as rows of
- * a matrix are whose length is whole words. b is for multiply_words [words][columns], as pack_steps makes it, or, not
- * packed, rows of a matrix, [steps][columns], all of them of whole vectors; for multiply_lines [columns][words], like
- * a. Sums are made over these words, then added to c. bf16 needs the processor's instruction for pairs. */
+/* c[rows][columns] (+)= a b in fp32. a lies in words, [rows][words] of 32 bits: as pack_lines makes them, or as rows of
+ * a matrix whose length is whole words. For multiply_words b is [words][columns], as pack_steps makes it, or unpacked
+ * rows of a matrix, [steps][columns], all of whole vectors. For multiply_lines b is [columns][words], like a. Sums are
+ * made over these words, then added to c. bf16 needs the processor's instruction for pairs. */
 struct word_product {
     enum dtype dtype;
     bool b_packed;
@@ -166,7 +168,7 @@ struct quantized_weight {
     X(void, gated_grad,                                                                                                \
       (enum dtype dtype, enum activation function, int64_t n, const void *dy, const void *gate, const void *up,        \
        void *dgate, void *dup))                                                                                        \
-    /* Of n pairs in z (expert_glu of ops.h): n results; its gradient, which may take the place of z. */               \
+    /* n results from n pairs in z (expert_glu of ops.h); the gradient of z, which may overwrite z. */                 \
     X(void, glu, (enum dtype dtype, int64_t n, float alpha, float limit, const void *z, void *y))                      \
     X(void, glu_grad,                                                                                                  \
       (enum dtype dtype, int64_t n, float alpha, float limit, const void *dy, const void *z, void *dz))                \
@@ -228,11 +230,11 @@ struct quantized_weight {
     X(int64_t, workspace, (int64_t head_dim))                                                                          \
     X(void, attend, (const struct attention_head *head, int64_t tile, float *workspace))                               \
     /* The gradient (attention.c, attention_pairs.h), between tiles of `tile` keys and of as many                      \
-     * queries: first prepare for each tile of queries, which makes delta and clears dq_sums. Then for each tile of    \
-     * keys start, its pairs with tiles of queries that may see it, and finish, which writes dk and dv: sums over all  \
-     * pairs since start, be they of several query heads that share the keys. After its pair, `queries` adds the       \
-     * pair's part to dq_sums; that of equal tiles is the last, and writes dq. */                                      \
-    /* Of dq_sums for a position. */                                                                                   \
+     * queries. First call prepare for each tile of queries; it makes delta and clears dq_sums. Then for each tile of  \
+     * keys call start, its pairs with tiles of queries that may see it, and finish. finish writes dk and dv: sums     \
+     * over all pairs since start, also of several query heads that share the keys. After a pair, `queries` adds the   \
+     * pair's part to dq_sums. The pair of equal tiles is the last, and writes dq. */                                  \
+    /* Floats of dq_sums per position. */                                                                              \
     X(int64_t, columns, (int64_t head_dim))                                                                            \
     X(int64_t, grad_workspace, (int64_t head_dim))                                                                     \
     X(void, grad_prepare, (const struct attention_head *head, int64_t query_tile))                                     \

@@ -41,7 +41,7 @@ INLINE float reciprocal_root(float squares, int64_t n, double epsilon) {
     return (float)(1.0 / sqrt((double)squares / (double)n + epsilon));
 }
 
-/* What a norm multiplies by. */
+/* The factor of a norm. */
 INLINE vf load_weight(bool bf16, bool one_plus, const void *weight, int64_t i, int64_t left) {
     vf value = load(weight, i, left, bf16);
     return one_plus ? 1.0f + value : value;
@@ -83,7 +83,7 @@ void SIMD_NAME(simd_layer_norm)(enum dtype dtype, int64_t n, double epsilon, con
     WITH_CONSTANT(bf16, dtype == DTYPE_BF16, layer_row(bf16, n, epsilon, x, weight, bias, y, mean, rstd));
 }
 
-/* Of g h and g over the row, where h = (x - mean) rstd and g = dy weight. */
+/* Sums of g h and g over the row, where h = (x - mean) rstd and g = dy weight. */
 struct gradient_sums {
     vf along[CHAINS], across[CHAINS];
 };

@@ -173,9 +173,9 @@ INLINE void store_codes(uint8_t to[MOMENT_GROUP], const vi codes[4]) {
 }
 #endif
 
-/* The level of a magnitude up to 1, from 0 on, as the tables have it. An exponent and the mantissa after it, as one
- * number, are less than log2 by 0 to 0.0861; so the sum is less than log10 + 7.1 by 0 to 0.026, which gives the level
- * or, just below where it begins, the next. (Level k begins at 10^(k - 7 + t), -0.002 < t < 0.45.) */
+/* The level of a magnitude up to 1, from 0 on, as in the tables. An exponent and its mantissa, read as one number, are
+ * less than log2 by 0 to 0.0861. So the sum is less than log10 + 7.1 by 0 to 0.026. That gives the level or, just below
+ * its beginning, the next one. (Level k begins at 10^(k - 7 + t), -0.002 < t < 0.45.) */
 INLINE vi level_of(const struct level_tables *tables, vf magnitude) {
     const float power = 0x1.344136p-2f /* log10(2) */, bias = 127 * power - 7.1f;
     vf guess = vf_fma(__builtin_convertvector((vi)magnitude, vf), vf_set(power * 0x1p-23f), vf_set(-bias));
@@ -183,8 +183,8 @@ INLINE vi level_of(const struct level_tables *tables, vf magnitude) {
     return vi_lower(level, magnitude, vf_by_level(tables->above, level));
 }
 
-/* The codes of the nearest numbers; 0's of NaN. `both`: the map has numbers of both signs, of which the negative ones
- * are one fewer: -1 has the code -1, which store_codes makes 0. Of the other map no x is negative. */
+/* The codes of the nearest numbers; NaN has the code of 0. With `both`, the map has numbers of both signs, one fewer of
+ * them negative: -1 has the code -1, which store_codes turns into 0. With the other map no x is negative. */
 INLINE vi codes_of(const struct level_tables *tables, bool both, vf x) {
     vf magnitude = vf_max(both ? (vf)((vi)x & 0x7fffffff) : x, vf_set(0));
     vi level = level_of(tables, magnitude);
@@ -195,8 +195,8 @@ INLINE vi codes_of(const struct level_tables *tables, bool both, vf x) {
     return both ? vi_signed(code, x) + tables->map->zero : code;
 }
 
-/* x / y where y is a normal number and 1 / y is `inverse`, rounded once: a quotient that is wrong by 2 in its last
- * place is corrected by what it leaves of x, twice (Markstein, IBM J. Res. Dev. 34, 1990). Quotients below 2^-40, which
+/* x / y, rounded once, where y is a normal number and 1 / y is `inverse`. A quotient that is wrong by 2 in its last
+ * place is corrected twice by its remainder of x (Markstein, IBM J. Res. Dev. 34, 1990). Quotients below 2^-40, which
  * have the code of 0, may be less exact. */
 INLINE vf quotient_of(vf x, vf y, vf inverse) {
     vf quotient = x * inverse;
@@ -294,7 +294,7 @@ struct update_bits {
     vu state, weight;
 };
 
-/* What a rule changes. */
+/* Values that a rule updates. */
 struct update_values {
     vf weight, moments[UPDATE_MOMENTS_MAX];
 };

@@ -152,7 +152,7 @@ INLINE vh bf16_round(vf value) {
 }
 #endif
 
-/* The first `left` elements, fewer than LANES, of a vector: zeros after those that are loaded. */
+/* The first `left` elements of a vector, fewer than LANES, followed by zeros. */
 #if SIMD_LANES == 16
 INLINE __mmask16 first_lanes(int64_t left) { return (__mmask16)((1u << left) - 1); }
 INLINE vf part_load(const float *from, int64_t left) { return (vf)_mm512_maskz_loadu_ps(first_lanes(left), from); }
@@ -207,10 +207,10 @@ INLINE void store(void *to, int64_t index, int64_t left, bool bf16, vf value) {
         part_store(at, left, value);
 }
 
-/* Ask for what a loop over rows that lie together comes to soon, to read or to overwrite. With arithmetic between the
- * loads, a processor alone keeps too few lines under way. A line that another core has read, as one has of a GEMM's
- * packed operand that lay where a result is written now, must be taken from it: asked for as if to read, it comes, and
- * the store waits again. */
+/* Prefetches data that a loop over adjacent rows soon reads or overwrites. With arithmetic between the loads, the
+ * processor's own prefetcher keeps too few lines in flight. A line that another core has read must be taken from it, as
+ * when a GEMM's packed operand lay where a result is written now. A prefetch for reading fetches it, but the store
+ * waits again. */
 enum { AHEAD_BYTES = 4096 };
 INLINE const char *prefetch_line(const void *row, int64_t index, bool bf16) {
     return (const char *)row + index * (bf16 ? 2 : 4) + AHEAD_BYTES;
@@ -304,8 +304,8 @@ INLINE vf vf_tanh(vf x) {
     return vf_select(size < 0.625f, vf_fma(x * square, q, x), large);
 }
 
-/* The distribution function of the standard normal, and e^(-x^2/2) for its density. erfc(z) e^(z^2) is t Q(t) with
- * t = 1 / (1 + 0.4 z) for z >= 0, Q of least error by Chebyshev expansion over z up to 10. */
+/* The standard normal distribution function, and e^(-x^2/2) for its density. erfc(z) e^(z^2) is t Q(t) with t = 1 / (1
+ * + 0.4 z) for z >= 0; Q minimizes the error by Chebyshev expansion over z up to 10. */
 INLINE vf vf_normal(vf x, vf *bell) {
     static const float coefficients[] = {-0.03350112687f, 0.2187853561f, -0.5465026178f, 0.6093421803f, -0.3343118762f,
                                          0.2979731946f,   0.1210599825f, 0.216689386f,   0.2247486653f, 0.2257168574f};

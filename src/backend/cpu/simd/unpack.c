@@ -1,10 +1,9 @@
-/* Weights in fewer bits: their numbers. A block's scale makes a table of what its codes stand for, in which they are
- * looked up. */
+/* Unpacks quantized weights. A block's scale makes a table of its codes' values, in which codes are looked up. */
 #include "backend/cpu/simd/simd.h"
 
 enum { CODES = WEIGHT_CODES };
 
-/* What the codes of a block stand for. */
+/* Values of a block's codes. */
 struct table {
     float numbers[CODES];
     uint16_t rounded[CODES]; /* the same, in bf16 */
@@ -17,7 +16,7 @@ INLINE bool high_first(const struct quantized_weight *weight) {
 INLINE bool has_pairs(const struct quantized_weight *weight) {
     return weight->format != WEIGHT_INT8 && weight->format != WEIGHT_W8A16 && weight->format != WEIGHT_W8A16_ASYM;
 }
-/* What is taken from the codes of integers. */
+/* The zero point that is subtracted from integer codes. */
 INLINE float zero_of(const struct quantized_weight *weight, int64_t block) {
     return weight->zeros ? (float)weight->zeros[block] : 0;
 }
@@ -108,7 +107,7 @@ INLINE void look_up_sixteen(const struct table *table, __m128i codes, bool bf16,
     }
 }
 
-/* Of 32 codes, in bf16. */
+/* Looks up 32 codes, in bf16. */
 INLINE void look_up_pairs(const struct table *table, const uint8_t *pairs, bool first_is_high, uint16_t *out) {
     __m128i bytes = _mm_loadu_si128((const void *)pairs), low_bits = _mm_set1_epi8(15);
     __m128i high = _mm_and_si128(_mm_srli_epi16(bytes, 4), low_bits), low = _mm_and_si128(bytes, low_bits);

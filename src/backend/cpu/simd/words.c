@@ -19,14 +19,14 @@ INLINE vf words_along(const struct word_source *source, bool bf16, int64_t line,
     return vf_load(part);
 }
 
-/* LANES bf16 elements, of which `left` are there, in the low halves of words. */
+/* LANES bf16 elements, `left` of them valid, in the low halves of words. */
 INLINE vu halves(const uint16_t *from, int64_t left) {
     if (left >= LANES) return vu_widen((vh)(*(const vh_unaligned *)from));
     return vu_widen(part_load_bf16(from, left));
 }
 
-/* Word `word` of lines [line, line + LANES), which lie together, of which there are `left`; zeros after the last step
- * and line. */
+/* Word `word` of the adjacent lines [line, line + LANES), `left` of which are valid; zeros after the last step and
+ * line. */
 INLINE vf words_across(const struct word_source *source, bool bf16, int64_t line, int64_t left, int64_t word) {
     int64_t step = bf16 ? 2 * word : word;
     if (step >= source->steps) return (vf){0};
@@ -38,7 +38,7 @@ INLINE vf words_across(const struct word_source *source, bool bf16, int64_t line
 
 enum { LINE_BYTES = 64, WORDS_AHEAD = 8 };
 
-/* Squares of words, [line][word] and [word][line]. What the next squares are made of is asked for. */
+/* Transposes squares of words, [line][word] to [word][line], and prefetches the source of the next squares. */
 INLINE void square_along(const struct word_source *source, bool bf16, int64_t line, int64_t word, int64_t ahead,
                          vf square[LANES]) {
     const char *next = (const char *)source->data + (line + ahead) * source->line_stride * (bf16 ? 2 : 4) + word * 4;
@@ -157,8 +157,8 @@ void SIMD_NAME(simd_pack_lines)(const struct word_source *source, int64_t words,
     WITH_CONSTANT(bf16, source->dtype == DTYPE_BF16, pack_lines(source, bf16, words, to));
 }
 
-/* GEMMs of words, for matrices of which one side is short: tiles of as many rows as there are, by
- * vectors of columns where b is read by steps, by vectors of words where it is read by lines. */
+/* GEMMs of words, for matrices with one short side. Tiles have as many rows as there are. They use vectors of columns
+ * if b is read by steps, vectors of words if it is read by lines. */
 
 /* A word is a step in fp32, a pair of steps in bf16; b's pairs lie together, or in two of its rows. */
 enum word_kind { WORD_STEP, WORD_PAIR, WORD_ROWS };
@@ -273,7 +273,7 @@ INLINE void line_sums(vf sum[LINE_COLUMNS], bool accumulate, float *c) {
     }
 }
 
-/* LANES words, of which `left` are there, of each line. */
+/* LANES words of each line, `left` of them valid. */
 INLINE void add_words(enum word_kind kind, int rows, const char *a, int64_t a_row, const char *const b[LINE_COLUMNS],
                       int64_t word, int64_t left, vf sum[LINE_ROWS][LINE_COLUMNS]) {
     vf line[LINE_ROWS];

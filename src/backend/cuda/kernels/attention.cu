@@ -365,8 +365,8 @@ template <class TILES> struct query_tiles {
     }
 };
 
-/* dk and dv of a tile of keys: rows are k and v, columns q and dy. Where registers do not hold both results, a kernel
- * makes one. */
+/* dk and dv of a tile of keys: rows are k and v, columns q and dy. If registers cannot hold both results, a kernel
+ * makes one of them. */
 template <class TILES, bool DK, bool DV, bool CAPPED>
 __global__ void __launch_bounds__(ATTENTION_THREADS) dkv_kernel(struct attention at) {
     DYNAMIC_SHARED(shared);

@@ -1,8 +1,9 @@
-/* What attention and its gradient share: operands, tiles of positions of one head in shared memory, GEMMs of tiles.
+/* Shared by attention and its gradient: operands, tiles of positions of one head in shared memory, GEMMs of tiles.
  *
  * A block works on a tile of rows (queries, or keys) while tiles of columns (keys, or queries) pass. Scores [rows]
  * [columns] are held in registers, spread over the block's threads: a thread has parts of two rows, shared with the
- * ROW_LANES - 1 lanes next to it. Two kinds of tiles, for fp32 and for bf16, say how; all else is written once. */
+ * ROW_LANES - 1 lanes next to it. Two kinds of tiles, for fp32 and for bf16, define the parts; all else is common
+ * code. */
 #pragma once
 
 #include "backend/cuda/kernels/device.cuh"
@@ -42,8 +43,8 @@ __device__ inline T *head_data(const struct attention &at, const struct heads &h
     return (T *)heads.data + (int64_t)sequence * at.length * heads.stride + (int64_t)head * at.head_dim;
 }
 
-/* What GEMMs of queries and keys are multiplied by: scores are then in units of ln 2 or, until they are bent, of the
- * soft cap. */
+/* The factor of the GEMMs of queries and keys: scores are then in units of ln 2 or, until they are capped, of the soft
+ * cap. */
 template <bool CAPPED> __device__ inline float score_factor(const struct attention &at) {
     return CAPPED ? at.scale / at.softcap : at.scale * LOG2_E;
 }
@@ -283,7 +284,7 @@ template <class TILES> __device__ inline float row_largest(float value) {
     return value;
 }
 
-/* A kernel with what its launch needs; its blocks take `rows` positions of a head each. */
+/* A kernel with its launch parameters; its blocks take `rows` positions of a head each. */
 struct attention_pass {
     struct known_kernel<struct attention> kernel; /* of function NULL: none */
     size_t shared_bytes;

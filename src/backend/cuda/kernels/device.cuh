@@ -1,5 +1,5 @@
-/* What device code shares: launching, fp32 and bf16 elements, several of them at once, sums over the threads of a
- * block. Sums have one order: by halves within a warp, then the warps in order. */
+/* Device code that kernels share: launching, fp32 and bf16 elements, several of them at once, sums over the threads of
+ * a block. Sums have one order: by halves within a warp, then the warps in order. */
 #pragma once
 
 #include <cuda_bf16.h>
@@ -123,8 +123,8 @@ template <int TEAM> __device__ inline float team_largest(float value) {
     return values[0];
 }
 
-/* Of a block [THREADS / WARP lanes][WARP], whose threads have W columns from block column W * threadIdx.x on: the sums
- * over its lanes, in their order, to the first `columns` columns of `out`, or added to what is there. */
+/* For a block [THREADS / WARP lanes][WARP] whose threads have W columns from block column W * threadIdx.x on. Writes
+ * the sums over its lanes, in their order, to the first `columns` columns of `out`, or adds them. */
 template <int W> __device__ inline void lanes_sum(const float own[W], float *out, int64_t columns, bool adds) {
     constexpr int LANES = THREADS / WARP;
     alignas(16) __shared__ float sums[LANES][WARP * W];

@@ -46,9 +46,9 @@ CUDA_KERNEL(embedding, embedding_run)
 /* Columns of a block of the gradient: each warp has all of them. */
 constexpr int GRAD_COLUMNS = 1024, GRAD_LANES = THREADS / WARP;
 
-/* Block (row, c) adds to its token's row of the table, for GRAD_COLUMNS columns, the gradients of all rows that hold
- * the same token: warp w sums every GRAD_LANES-th of them from the w-th on, then the warps' sums are added in order. Of
- * equal tokens the first row's block does it; the others have nothing to do. */
+/* Block (row, c) adds the gradients of all rows with the same token to the token's row of the table, for GRAD_COLUMNS
+ * columns. Warp w sums every GRAD_LANES-th row from the w-th on; then the warps' sums are added in order. The block of
+ * the token's first row does this; the blocks of other rows do nothing. */
 template <typename T, int W>
 __global__ void __launch_bounds__(THREADS)
     embedding_grad_kernel(const int32_t *tokens, int64_t rows, struct table_rows of, const T *dy, int64_t dy_stride,

@@ -187,7 +187,7 @@ static void add_bias(struct expert_range rows, const void *data, int64_t stride,
 
 /* ---- both operators ---- */
 
-/* Of expert_mlp and expert_glu, and of their gradients. */
+/* A call of expert_mlp or expert_glu, or of their gradients. */
 struct expert_call {
     const struct node *node;
     const struct kernel_call *call;
@@ -211,7 +211,7 @@ static const struct expert_attributes *expert_of(const struct node *node) {
     return NODE_ATTRIBUTES(node, expert_attributes);
 }
 
-/* Of one activation of all rows. */
+/* Bytes of one activation of all rows. */
 static int64_t active_bytes(const struct node *node) {
     const struct shape *rows = &node->in[0]->shape;
     return workspace_align(shape_rows(rows) * expert_width(node) * dtype_bytes(rows->dtype));

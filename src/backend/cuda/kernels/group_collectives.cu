@@ -15,12 +15,12 @@ struct parts_copy {
     int64_t length; /* columns of a run, of those of the whole */
 };
 
-/* Of the whole's runs, number `which` of the part. */
+/* The part's run `which`, as a number of the whole's runs. */
 __device__ inline int64_t find_run(const struct parts_copy &copy, int64_t part, int64_t which) {
     return which == 0 ? part : 2 * copy.parts - 1 - part;
 }
 
-/* Where an element of a part is in the whole. */
+/* The place in the whole of an element of a part. */
 __device__ inline int64_t find_element(const struct parts_copy &copy, int64_t part, int64_t row, int64_t column) {
     if (copy.run == 0) {
         int64_t which = copy.runs == 1 ? 0 : column / copy.length;
@@ -77,7 +77,7 @@ static enum status parts_run(const struct node *node, const struct kernel_call *
     return cuda_outcome();
 }
 
-/* Between a tensor of which the dimension is whole, and parts of it from `first` on, each of so many rows. */
+/* A copy between a tensor whose dimension is whole and its parts from `first` on, each of `rows` rows. */
 static struct parts_copy parts_between(const struct tensor *whole, const struct tensor *part, struct parts_order order,
                                        int64_t first, int64_t rows_of_each) {
     struct parts_copy copy = {};

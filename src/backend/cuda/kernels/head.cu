@@ -119,7 +119,7 @@ __device__ inline void store_gradients(T *out, int64_t start, const float values
     }
 }
 
-/* Of a token's loss, which is less its log-probability. */
+/* The factor of a token's loss, which is minus its log-probability. */
 __device__ inline float scale_of(const struct loss_rows &rows, int64_t row) {
     return rows.dy ? -rows.dy[row] : __double2float_rn(rows.scalars[SCALAR_LOSS_SCALE]);
 }
@@ -160,7 +160,7 @@ template <typename T> __device__ void blank_row(const struct loss_rows &rows, in
         store_gradients<T>(gradients, start, zeros);
 }
 
-/* Of a row whose vocabulary lies on several ranks; returns the log of the sum of exponentials of all. */
+/* For a row whose vocabulary lies on several ranks; returns the log of the sum of exponentials over all ranks. */
 __device__ inline double joined_loss(const struct loss_rows &rows, int64_t row) {
     const float *all = rows.statistics + row * HEAD_STATISTICS;
     double lse = (double)all[STATISTIC_LARGEST] + log((double)all[STATISTIC_SUM]);
@@ -168,7 +168,7 @@ __device__ inline double joined_loss(const struct loss_rows &rows, int64_t row) 
     return lse;
 }
 
-/* Of a row of logits: its loss, or its statistics. Returns the log of the sum of exponentials. */
+/* Computes the loss of a row of logits, or its statistics. Returns the log of the sum of exponentials. */
 template <typename T>
 __device__ double own_loss(const struct loss_rows &rows, int64_t row, int64_t target, const float *logits,
                            float4 *held) {
@@ -258,7 +258,7 @@ static void head_release(struct kernel *kernel) {
     mem_free(head);
 }
 
-/* Of every row at which a tile begins. */
+/* Alignment of every row at which a tile begins. */
 static int64_t tile_alignment(const struct head_kernel *head, const struct tensor *tensor) {
     int64_t apart = head->tiles.tile * tensor_row_stride(tensor) * dtype_bytes(tensor->shape.dtype);
     int64_t all = cuda_alignment(tensor) | apart;

@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Four 8x8 matrices of bf16 in shared memory: lanes 8i to 8i+7 give the addresses of the rows of matrix i, each 16
- * bytes at a multiple of 16. Of matrix i a thread gets, in out[i], its two columns of row `group`. */
+/* Loads four 8x8 matrices of bf16 from shared memory. Lanes 8i to 8i+7 give the addresses of the rows of matrix i, each
+ * 16 bytes at a multiple of 16. A thread gets in out[i] its two columns of row `group` of matrix i. */
 __device__ inline void load_matrices(uint32_t out[4], const __nv_bfloat16 *row) {
     uint32_t address = (uint32_t)__cvta_generic_to_shared(row);
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"

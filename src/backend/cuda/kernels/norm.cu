@@ -1,6 +1,6 @@
-/* RMSNorm and layer norm with their gradients. Features that are normalised together are a group; a row of
- * activations holds one or several. A group is a warp's work, or a block's where it is long: its threads hold it in
- * registers from its only reading on. Which kernels make a gradient changes no bit of it. */
+/* RMSNorm and layer norm with their gradients. Features that are normalised together are a group; a row of activations
+ * holds one or several. A warp works on a group, or a block if the group is long. Its threads read the group once and
+ * then hold it in registers. The choice of kernels does not change a bit of a gradient. */
 #include "backend/cuda/kernels/device.cuh"
 
 /* Strides in elements; what is not wanted is NULL. */
@@ -104,8 +104,8 @@ __global__ void __launch_bounds__(THREADS) norm_kernel(struct norm norm, bool ce
     if (centered) norm.mean[index] = center;
 }
 
-/* With h = (x - mean) rstd and g = dy weight: dx = rstd (g - mean of g - h mean of g h) + addend, the mean of g only in
- * layer norm; of one group, by its team. also(piece, w, dy, h) for each of the thread's features. */
+/* With h = (x - mean) rstd and g = dy weight: dx = rstd (g - mean of g - h mean of g h) + addend; the mean of g only in
+ * layer norm. A team works on one group. Calls also(piece, w, dy, h) for each of the thread's features. */
 template <typename T, int W, int TEAM, int PIECES, typename ALSO>
 __device__ inline void norm_dx(const struct norm_gradient &norm, unsigned index, ALSO also) {
     int64_t group = norm.group, row = index / norm.groups, first = index % norm.groups * group;
@@ -171,9 +171,9 @@ template <typename T, int W, int PIECES> struct weight_sums {
     }
 };
 
-/* Both of the kernels around this one in one reading of dy and x, for groups that a warp holds: block b has groups
- * [b * block_groups, …), each warp every WEIGHT_LANES-th, so that the sums have the order that norm_weight_kernel's
- * have. Two blocks are on a multiprocessor where the sums leave registers for that. */
+/* Fuses the two kernels around this one, to read dy and x once, for groups that a warp holds. Block b has groups [b *
+ * block_groups, …), and each warp every WEIGHT_LANES-th of them, so that the sums have norm_weight_kernel's order. Two
+ * blocks run on a multiprocessor if the sums leave registers for that. */
 template <typename T, int W, int PIECES>
 __global__ void __launch_bounds__(THREADS, PIECES *W <= 24 && sizeof(T) == 2 ? 2 : 1)
     norm_grad_kernel(struct norm_gradient norm) {
@@ -217,7 +217,7 @@ template <typename T, int W> __global__ void __launch_bounds__(THREADS) norm_wei
     if (norm.dbiases) lanes_sum<W>(dbias, norm.dbiases + out_at, norm.group - left, false);
 }
 
-/* Calls run<W, TEAM, PIECES>() with what suits groups of so many features. */
+/* Calls run<W, TEAM, PIECES>() with the parameters for groups of this size. */
 template <typename T, typename RUN> static void norm_dispatch(int64_t group, bool vectors, const RUN &run) {
     constexpr int W = VECTOR<T>;
     if (!vectors && group <= 16 * WARP)

@@ -268,7 +268,7 @@ CUDA_KERNEL(route_grad, route_grad_run)
 
 /* ---- rows of experts ---- */
 
-/* Of tokens [tokens][columns] and the rows of experts, by slots. Strides in elements. */
+/* Tokens [tokens][columns] and the rows of experts, by slots. Strides in elements. */
 struct slot_rows {
     const void *tokens, *rows;
     void *out;

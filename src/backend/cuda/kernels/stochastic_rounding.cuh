@@ -7,7 +7,7 @@ extern "C" {
 #include "base/random.h"
 }
 
-/* Of an update: the recipe's seed, the parameter's number, the step's. */
+/* Key of an update: the recipe's seed, the parameter's number, the step's number. */
 struct rounding_key {
     uint64_t seed;
     uint32_t number, count;

@@ -12,7 +12,7 @@ struct unpacking {
     int shift;          /* nf4: its logarithm */
     void *to;
 };
-/* What codes and scales stand for. */
+/* Values of codes and scales. */
 struct code_tables {
     float values[WEIGHT_CODES], scales[WEIGHT_SCALES];
 };
@@ -22,7 +22,7 @@ enum { QUANTIZED_INTEGERS_4 = WEIGHT_W4A16, QUANTIZED_INTEGERS_8 = WEIGHT_W8A16 
 
 template <int FORMAT> constexpr bool IS_NF4 = FORMAT == WEIGHT_NF4 || FORMAT == WEIGHT_NF4_WIDE;
 
-/* What the numbers of a block have in common. */
+/* Common to the numbers of a block. */
 struct block_scale {
     float scale, zero;
     int64_t left; /* numbers, from the one that it was read for */
