@@ -61,10 +61,11 @@
 #include "collective/collective.h"
 #include "comm/wire.h"
 
-/* Whether a step moves on. A thread that computes for ever uses processor time as one that works does; so in a step
- * work is what ends instructions. The longest that one took so far says how long the next may take.
+/* Tracks whether a step makes progress. A thread in an endless loop uses processor time like one that works. So within
+ * a step, only the end of an instruction counts as progress. The longest instruction so far limits how long the next
+ * may take.
  *
- * The threads that execute a step call what is above the line, the heartbeat's thread what is below. */
+ * The threads that execute a step call the functions above the line; the heartbeat's thread calls those below. */
 
 struct step_watch {
     atomic_bool steps;           /* a step is under way */
@@ -165,9 +166,9 @@ struct comm_settings {
     int64_t message_bytes; /* the longest message; 0: 4 MiB; at most 1 GiB */
 };
 
-/* Collective. BAD_INPUT for a plugin that is missing or made for another MPI (with the package to install), and where
- * nodes have different numbers of ranks. Where other ranks are known *out is set after a failure too, for comm_speaks
- * and comm_abort alone; else it is NULL, which both take. */
+/* Collective. BAD_INPUT, with the package to install, if a plugin is missing or made for another MPI, and if nodes have
+ * different numbers of ranks. If other ranks are known, *out is set after a failure too, only for comm_speaks and
+ * comm_abort. Otherwise it is NULL, which both accept. */
 enum status comm_open(const struct comm_settings *settings, struct comm **out);
 /* Collective, with all operations and shared segments gone. Ends MPI and frees comm. FAILED where a rank failed: then
  * nothing is freed, and the process ends by comm_abort. */
@@ -199,13 +200,13 @@ enum status comm_device_open(struct comm *comm, const struct comm_device_setting
 /* Collective, with all operations gone. */
 void comm_device_close(struct comm *comm);
 
-/* What `staging` must have. Needs no peers: a plan for a mesh that is elsewhere asks comm_schedule_create. FAILED
- * without memory. */
+/* Bytes that `staging` needs. Needs no peers: a plan for another mesh uses comm_schedule_create. FAILED if out of
+ * memory. */
 enum status comm_staging_bytes(const struct comm *comm, const struct comm_spec *spec, int64_t *out);
 /* Collective within the group. BAD_INPUT, on all ranks of the group, where their specs do not match. */
 enum status comm_create(struct comm *comm, const struct comm_spec *spec, struct comm_operation **out);
 void comm_start(struct comm_operation *operation);
-/* Returns at the end of what was started; at once when nothing was. FAILED leaves the data undefined. */
+/* Returns when the started operation has ended; at once if none was started. FAILED leaves the data undefined. */
 enum status comm_wait(struct comm_operation *operation);
 /* Not started, or over. */
 void comm_free(struct comm_operation *operation);
@@ -218,9 +219,9 @@ void comm_read_traffic(const struct comm *comm, struct comm_traffic *out);
 /* `all` gets `bytes` from each rank of the group, in its order. */
 enum status comm_all_gather(struct comm *comm, const struct comm_group *group, const void *mine, size_t bytes,
                             void *all);
-/* The first status that is not OK, by rank, with that rank's message and hint: on all ranks, of which one then speaks.
- * The message names the rank unless all have the same. OK if all are. Alone of these it needs no memory, so that a
- * rank which has none can say it. */
+/* Returns the first status that is not OK, by rank, with that rank's message and hint, on all ranks; one of them then
+ * prints it. The message names the rank unless all ranks have the same. OK if all are OK. This is the only collective
+ * that needs no memory, so that a rank without memory can report that. */
 enum status comm_agree(struct comm *comm, enum status mine);
 /* `data` becomes rank 0's, on all of as many bytes. */
 enum status comm_share(struct comm *comm, void *data, size_t bytes);
@@ -229,7 +230,7 @@ enum status comm_share_text(struct comm *comm, char **text);
 /* BAD_INPUT on all ranks, with the same message, unless all have the same bytes of `what` ("the data's checksum"). */
 enum status comm_check_same(struct comm *comm, const char *what, const void *bytes, size_t count);
 
-/* What the engines share; for this module alone. */
+/* Shared by the engines; private to this module. */
 
 enum { COMM_MESSAGE_BYTES = 4 << 20, COMM_MESSAGE_BYTES_MAX = 1 << 30 };
 
@@ -240,8 +241,8 @@ struct comm_operation {
     bool refused;                     /* the last start failed at its fault point */
 };
 
-/* What the ranks of an operation tell each other when it is created: whether they could make their part, and what all
- * must have alike. */
+/* A rank's message to the others when an operation is created: whether it could create its part, and the values that
+ * must be equal on all ranks. */
 struct comm_offer {
     int32_t good, kind, root;
     int32_t in_place, round_bf16, round_sum, flat;
@@ -250,8 +251,8 @@ struct comm_offer {
     uint64_t owners; /* hash of the blocks' owners */
 };
 void comm_offer_make(const struct comm_spec *spec, bool good, struct comm_offer *out);
-/* Of all ranks of the group, by position, each at the beginning of `each` bytes. FAILED where a rank could not make its
- * part, BAD_INPUT where two differ. */
+/* Checks the offers of all ranks of the group, by position, each at the beginning of `each` bytes. FAILED if a rank
+ * could not create its part, BAD_INPUT if two offers differ. */
 enum status comm_offers_check(const struct comm *comm, const struct comm_spec *spec, const void *offers, size_t each);
 
 /* `context` is the wire's. */

@@ -39,7 +39,7 @@ static const char *parent_of(enum launch_place place) {
     return temporary && *temporary ? temporary : "/tmp";
 }
 
-/* Where the file system has no locks, no launch takes the directory for a dead one's. */
+/* If the file system has no locks, no launch removes another's directory as that of a dead launch. */
 static enum status create(const char *name, enum launch_place place, struct launch_places *out) {
     char *path = path_join(parent_of(place), name);
     if (!path) return STATUS_FAILED;
@@ -131,8 +131,8 @@ static bool take_output(void) {
     return taken;
 }
 
-/* Of a process that dies Linux closes the files with high numbers first: the parent hears of it before mpirun does,
- * which then kills the other ranks. */
+/* When a process dies, Linux closes the files with high numbers first. So the parent learns of the death before mpirun
+ * does, which then kills the other ranks. */
 static void close_first(int *descriptor) {
     int high = fcntl(*descriptor, F_DUPFD_CLOEXEC, 900); /* 1024 is the usual limit */
     if (high < 0) return;

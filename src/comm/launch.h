@@ -1,12 +1,11 @@
-/* Starting ranks on this machine: the parent of `--ranks N`, and what a rank has to do with it.
+/* Starts ranks on this machine: the parent of `--ranks N`, and a rank's connection to it.
  *
  * The parent starts mpirun in a session of its own, so that the terminal's signals reach the parent alone, which hands
  * them on to the ranks; mpirun and all ranks end with the parent, however it ends. Each rank joins the parent over a
  * socket that is named in the environment (launch_join) and gets the parent's own standard output and error by it, so
- * that a terminal is one for the ranks too. mpirun's own messages are printed only where it fails and no rank says why.
- * Before a rank ends it says how
- * (launch_report). A rank that ends without a word has died. What comes of the whole is what came of the rank that
- * failed first. */
+ * that a terminal is one for the ranks too. mpirun's own messages are printed only if it fails and no rank reports why.
+ * Before a rank ends, it reports its status (launch_report). A rank that ends without a report has died. The launch's
+ * status is that of the rank that failed first. */
 #pragma once
 
 #include <sys/socket.h>
@@ -42,8 +41,8 @@ struct launch_settings {
     char *const *arguments; /* of each rank: the program's path, its arguments, NULL */
 };
 
-/* Starts the ranks and returns when all have ended, with the status of the rank that failed first and its message and
- * hint; one that died is FAILED, with its number and host. BAD_INPUT, with what to install, where there is no MPI.
+/* Starts the ranks and returns when all have ended, with the status, message and hint of the rank that failed first. A
+ * rank that died is FAILED, with its number and host. BAD_INPUT, with the package to install, if there is no MPI.
  * Forwards SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 to the ranks. Signals that are ignored at the call (nohup) stay
  * ignored. Call it from the process's first thread, before it starts others. */
 enum status launch_ranks(const struct launch_settings *settings);
@@ -61,7 +60,7 @@ void launch_expect_death(const char *hint);
 void launch_report(enum status status);
 /* The same with this message, for signal handlers. */
 void launch_report_signal(enum status status, const char *message);
-/* What a rank of a launch prints from here on is not seen: MPI has words of its own for an abort. */
+/* Hides this rank's output from now on: MPI prints messages of its own for an abort. */
 void launch_hush(void);
 
 /* The socket between the parent of a launch and its ranks; for launch.c. Its name is in the environment and in no
@@ -78,7 +77,7 @@ struct launch_record {
     char host[64], message[600], hint[300];
 };
 
-/* Where the parent of that name listens; the address's length. */
+/* The address where the parent of that name listens. Returns the address's length. */
 socklen_t launch_address(const char *name, struct sockaddr_un *out);
 
 /* The parent's side. */
@@ -90,7 +89,7 @@ struct launch_started {
     pid_t process;
     int handle;  /* its pidfd */
     int output;  /* what it prints */
-    int signals; /* a signalfd of those that go to the ranks */
+    int signals; /* a signalfd of the signals that are forwarded to the ranks */
 };
 /* Handles messages of ranks, and signals, until mpirun has ended and nothing is left to read. Keeps the last of
  * mpirun's output. Kills mpirun where it hangs although its ranks are gone, or although a signal came before they
@@ -101,5 +100,5 @@ enum status launch_watch(struct launch_ranks_seen *seen, const struct launch_sta
 enum status launch_first_failure(const struct launch_ranks_seen *seen, bool *all_joined);
 /* Whether a signal was passed on. */
 bool launch_was_signalled(const struct launch_ranks_seen *seen);
-/* The last of what mpirun printed, or "". */
+/* The last part of mpirun's output, or "". */
 const char *launch_last_output(const struct launch_ranks_seen *seen);

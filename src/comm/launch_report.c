@@ -30,7 +30,7 @@ struct launch_ranks_seen {
     struct seen_rank *rank; /* in the order in which they joined */
     int stop;               /* the first signal that was passed on; 0: none */
     int64_t kill_ns;        /* when mpirun is killed, as no rank is left to end it; 0: not yet known */
-    char output[4096];      /* the last of what mpirun says */
+    char output[4096];      /* the last part of mpirun's output */
     size_t output_bytes;
 };
 
@@ -169,7 +169,7 @@ static void pass_signal(struct launch_ranks_seen *seen, const struct launch_star
     if (!signalled) kill(started->process, SIGTERM);
 }
 
-/* What an event is of: one of these, or a rank, as RANKS_FROM + its place. */
+/* The source of an event: one of these, or a rank, as RANKS_FROM + its place. */
 enum { OF_PROCESS, OF_LISTENER, OF_SIGNALS, OF_OUTPUT, RANKS_FROM };
 
 static bool await_events(int events, int descriptor, uint64_t what) {
@@ -214,8 +214,8 @@ static int time_left_ms(struct launch_ranks_seen *seen) {
     return seen->kill_ns > now_ns ? (int)((seen->kill_ns - now_ns) / 1000000) + 1 : 0;
 }
 
-/* One event at a time, by epoll, which gives them in the order in which they came: a process's sockets are closed
- * before mpirun hears of its end and kills the others, so the first that died is seen first. */
+/* Handles one event at a time, by epoll, which reports them in the order of their arrival. A process's sockets are
+ * closed before mpirun notices its end and kills the others, so the first rank that died is seen first. */
 enum status launch_watch(struct launch_ranks_seen *seen, const struct launch_started *started, bool *killed) {
     enum { LINGER_MS = 200 }; /* after the end, for what is still on its way */
     seen->events = epoll_create1(EPOLL_CLOEXEC);

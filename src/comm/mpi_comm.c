@@ -196,7 +196,7 @@ static void engine_read_traffic(const struct comm *comm, struct comm_traffic *ou
     out->read = atomic_load(&mpi->traffic[2 * MESH_AXES]);
 }
 
-/* What is wrong with another rank all others see; of those the lowest speaks. */
+/* All ranks see a fault of another rank; the lowest of them prints it. */
 static bool engine_speaks(const struct comm *comm) {
     struct mpi_comm *mpi = mpi_comm_of(comm);
     if (atomic_load(&mpi->failure) == FAILURE_NONE) return !comm->agreed_failure || comm->rank == 0;

@@ -13,11 +13,11 @@
 #include "comm/comm.h"
 #include "comm/wire.h"
 
-/* Who is silent. Each rank counts its own beats, how many operations it has started, and the periods in which it did
- * anything, and passes on what it knows of all others to ranks 1, 2, 4, … further in turn, so that news of a rank
- * reaches all after log2(ranks) passings. A rank whose beats have not risen for the time allowed is dead or stopped.
- * The one that has started fewest operations is what the others wait for: as long as it works they wait, however long
- * its step is; where it does nothing for the time allowed, it hangs. No messages here: mpi_thread.c sends them. */
+/* Finds silent ranks. Each rank counts its own beats, the operations it has started, and the periods in which it did
+ * anything. It passes on everything it knows to ranks 1, 2, 4, … further in turn, so that news of a rank reaches all
+ * after log2(ranks) rounds. A rank whose beats have not risen for the allowed time is dead or stopped. The others wait
+ * for the rank that has started the fewest operations. As long as it works they wait, however long its step is. If it
+ * does nothing for the allowed time, it hangs. mpi_thread.c sends the messages. */
 
 struct heartbeat_entry {
     uint32_t beat, started, worked;
@@ -37,7 +37,7 @@ void heartbeat_free(struct heartbeat *heartbeat);
 /* Once a period: one's own. `worked`: it did something since the last beat. A rank that was itself stopped for half the
  * timeout has heard nobody meanwhile: it begins to wait anew. */
 void heartbeat_beat(struct heartbeat *heartbeat, uint32_t started, bool worked, int64_t now_ns);
-/* What another rank knows. */
+/* Merges another rank's knowledge. */
 void heartbeat_merge(struct heartbeat *heartbeat, const struct heartbeat_entry *theirs, int64_t now_ns);
 /* The lowest rank of those not heard of for longer than the timeout, or -1. */
 int heartbeat_silent(const struct heartbeat *heartbeat, int64_t now_ns);
@@ -71,25 +71,24 @@ void shared_segment_close(struct comm_shared_segment *shared_segment);
 /* The shared segment whose own memory has [address, address + bytes), or NULL. */
 const struct shared_segment *shared_segment_find(const struct mpi_comm *mpi, const void *address, int64_t bytes);
 
-/* Which MPI this process belongs to, and its plugin.
+/* Finds the MPI of this process, and its plugin.
  *
- * What launched the process says it: Open MPI's mpirun and srun --mpi=pmix leave OMPI_COMM_WORLD_SIZE or PMIX_RANK in
- * the environment, MPICH's mpiexec and srun --mpi=pmi2 leave PMI_RANK or PMI_FD. Slurm's own variables say nothing:
- * they are also there in a batch script, which is one process. BALLAST_MPI overrules all of it.
+ * The launcher determines it: Open MPI's mpirun and srun --mpi=pmix leave OMPI_COMM_WORLD_SIZE or PMIX_RANK in the
+ * environment, MPICH's mpiexec and srun --mpi=pmi2 leave PMI_RANK or PMI_FD. Slurm's own variables do not help: a batch
+ * script has them too, and it is one process. BALLAST_MPI overrides all of this.
  *
- * Plugins (ballast-mpi-openmpi.so, ballast-mpi-mpich.so) are looked for in the directory BALLAST_PLUGINS alone where
- * that is set; else next to the program or libballast.so, and in lib/ballast where these are installed. They are opened
- * for all of the process (RTLD_GLOBAL), since parts of an MPI library are opened later by itself and look for its
- * symbols there. */
+ * Plugins (ballast-mpi-openmpi.so, ballast-mpi-mpich.so) are searched only in the directory BALLAST_PLUGINS if it is
+ * set. Otherwise they are searched next to the program or libballast.so, and in lib/ballast of an installation. They
+ * are opened with RTLD_GLOBAL, since an MPI library opens parts of itself later, which need its symbols. */
 
-/* *out is NULL where this process is alone. `engine` as in comm_settings. BAD_INPUT, with what to install, where the
- * plugin or its MPI is missing, and where it is no plugin of this version. */
+/* *out is NULL if this process is alone. `engine` as in comm_settings. BAD_INPUT, with the package to install, if the
+ * plugin or its MPI is missing, or if the plugin has another version. */
 enum status mpi_library_find(const char *engine, const struct wire **out);
 /* "self", "openmpi" or "mpich", by the environment alone. */
 const char *mpi_library_launched_by(void);
 /* The engine of this process: BALLAST_MPI, else as above. */
 const char *mpi_library_chosen(void);
-/* Which rank the launcher made of this process; -1 where none did. The first is 0 in the mesh too. */
+/* The rank that the launcher gave this process; -1 if there was none. The first is 0 in the mesh too. */
 int mpi_library_launched_rank(void);
 /* The hint for a process that dies while MPI begins: what of this machine MPI may lack. "" where nothing is known. */
 void mpi_library_explain_start(char *hint, size_t bytes);
@@ -190,7 +189,7 @@ enum status mpi_end_heartbeat(struct mpi_comm *mpi);
 
 enum operation_state { OPERATION_IDLE, OPERATION_STARTED, OPERATION_FAILED };
 
-/* What each rank of the group tells the others when an operation is created. */
+/* A rank's message to the others of its group when an operation is created. */
 struct operation_offer {
     struct comm_offer alike;
     /* Its own. */

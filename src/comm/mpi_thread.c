@@ -23,7 +23,7 @@ void step_watch_release(struct step_watch *watch) {
     atomic_fetch_sub(&watch->held, 1);
 }
 
-/* Where it moves between any two looks it was never seen to stand. */
+/* If it moves between any two looks, it was never seen standing still. */
 static void note_move(struct step_watch *watch, unsigned ended, bool watched, int64_t now_ns) {
     int64_t stood_ns = watch->looked_ns - watch->moved_ns;
     if (watched && watch->watched && !watch->waited && stood_ns > watch->longest_ns) watch->longest_ns = stood_ns;
@@ -137,8 +137,9 @@ static enum status mpi_await(struct mpi_comm *mpi, int request);
 
 static const char *host_of(const struct mpi_comm *mpi, int rank) { return mpi->comm.host[rank]; }
 
-/* Where an operation lasts too long: who has not come to it, and does nothing? Of one that is not heard of either, its
- * silence says more. Where all have come to it and still nothing moves, it is the network, or MPI. */
+/* Called if an operation lasts too long. Finds ranks that have not reached it and do nothing. A rank that sends no
+ * heartbeat either is reported as silent instead. If all have reached it and nothing moves, the network or MPI is at
+ * fault. */
 static void check_wait(struct mpi_comm *mpi, int64_t started_ns, int64_t moved_ns, int64_t now_ns) {
     const struct heartbeat *heartbeat = &mpi->heartbeat.heartbeat;
     if (now_ns - started_ns <= heartbeat->timeout_ns) return;
@@ -292,8 +293,8 @@ enum status mpi_check(struct mpi_comm *mpi, const char *trouble) {
 
 /* ---- The thread ---- */
 
-/* What is done between looks at the others: spinning, giving way, sleeping up to MAX_NS. Other ranks and the compute
- * threads may need this very processor. */
+/* Waits between looks at the others: spins, yields, then sleeps up to MAX_NS. Other ranks and the compute threads may
+ * need this processor. */
 static void back_off(int *idle) {
     enum { SPINS = 50, YIELDS = 100, MIN_NS = 10000, MAX_NS = 200000 };
     int turn = (*idle)++;

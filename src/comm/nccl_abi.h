@@ -38,7 +38,7 @@ typedef struct {
 } ncclConfig_t;
 
 #define NCCL_CONFIG_MAGIC 0xcafebeefu
-/* Of fields that the library is to choose. */
+/* Value of fields that the library chooses. */
 #define NCCL_CONFIG_UNDEF_INT INT_MIN
 
 /* A stream is cudaStream_t, which this module knows as a backend's stream. X(name without "nccl", result, parameters).

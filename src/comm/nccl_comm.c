@@ -210,7 +210,7 @@ enum status nccl_comm_begin(struct nccl_comm *nccl) {
     return nccl->backend->streams->enter();
 }
 
-/* What failed before still has work on the stream, which the abort ends. */
+/* A failed operation still has work on the stream, which the abort ends. */
 enum status nccl_comm_finish(struct nccl_comm *nccl) {
     const struct backend_streams *streams = nccl->backend->streams;
     enum status status = streams->record(nccl->done, nccl->stream);

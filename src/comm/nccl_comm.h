@@ -1,17 +1,15 @@
-/* Operations on the memory of devices (comm_spec.on_device), by NCCL. For this module alone.
+/* Collectives on device memory (comm_spec.on_device), by NCCL. Private to this module.
  *
  * NCCL moves bytes: gathers and broadcasts are its own calls, and sums go up the lane tree as its sends and receives,
  * with the backend's kernels for the sums between them, so that they have the same bits as on the host.
  *
- * ORDER. NCCL asks that all ranks issue operations of communicators which share ranks in one order. A rank has one
- * stream for all of them, and starts an operation when the one before has ended; so each rank's order is its program's,
- * and program_verify_ranks proves of these that each operation is reached by all of its group
- * (compiler/verify/ranks.c).
+ * ORDER. NCCL requires one order on all ranks for operations of communicators that share ranks. A rank has one stream
+ * for all of them, and starts an operation when the one before has ended. So each rank's order is its program's, and
+ * program_verify_ranks proves that all ranks of a group reach each operation (compiler/verify/ranks.c).
  *
- * FAILURE. Communicators do not block: calls return while NCCL connects, and are then asked how they are. A thread
- * looks after an operation that is waited for. Where comm knows of a rank that is dead or hangs, or NCCL of an error,
- * it aborts all communicators, which ends what they have on the device; so the wait ends, and the operation has failed.
- */
+ * FAILURE. Communicators do not block: calls return while NCCL connects, and are polled afterwards. A thread watches
+ * the operation that is waited for. If comm detects a dead or hanging rank, or NCCL an error, the thread aborts all
+ * communicators. That ends their work on the device, so the wait ends and the operation fails. */
 #pragma once
 
 #include <pthread.h>
@@ -33,9 +31,9 @@ struct nccl_library {
     int version;
 };
 
-/* Opens libnccl.so.2 where the system's loader finds it, or the file that BALLAST_NCCL in the environment names. Once
- * in a process; later calls give the same. BAD_INPUT where it is missing, older than NCCL_VERSION_MIN or lacks a
- * function, with what to install. */
+/* Opens libnccl.so.2 from the system loader's path, or the file that BALLAST_NCCL in the environment names. It is
+ * opened once in a process; later calls return the same. BAD_INPUT, with the package to install, if it is missing,
+ * older than NCCL_VERSION_MIN or lacks a function. */
 enum status nccl_library_open(const struct nccl_library **out);
 
 /* OK, or FAILED "ncclSend: the library's words". */
@@ -59,7 +57,7 @@ struct nccl_comm {
 
     pthread_t thread;
     bool watched;         /* there is a thread */
-    pthread_mutex_t lock; /* of NCCL's calls, and of what follows */
+    pthread_mutex_t lock; /* guards NCCL's calls and the following fields */
     pthread_cond_t changed;
     bool waiting, ending;
     struct status_copy failure; /* the first one */

@@ -49,8 +49,8 @@ static enum status add_step(struct nccl_operation *operation, struct device_step
     return step.elements > 0 ? vec_push(&operation->steps, step) : STATUS_OK;
 }
 
-/* What a message brings or takes, piece by piece: in data, and in staging behind each other. Its calls, of which a send
- * and its receive are cut into the same pieces, as NCCL asks; or a kernel's steps of this kind. */
+/* Adds the data that a message sends or receives, piece by piece, in the data and contiguously in staging. A send and
+ * its receive are cut into the same pieces, as NCCL requires. A kernel's steps of this kind are cut likewise. */
 static enum status add_pieces(struct nccl_operation *operation, const struct comm_schedule *schedule, int index,
                               enum nccl_step kind) {
     const struct schedule_message *message = &schedule->messages.items[index];
@@ -256,7 +256,7 @@ static enum status make_steps(struct nccl_operation *operation, const struct com
 
 /* ---- What all ranks must have alike ---- */
 
-/* `own`: how this rank's part went; where it fails the others are told. */
+/* `own`: the status of this rank's part. If it fails, the others get it. */
 static enum status agree(struct comm *comm, const struct comm_spec *spec, enum status own) {
     struct status_copy failure;
     status_save(own, &failure);

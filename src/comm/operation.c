@@ -59,7 +59,8 @@ static void pack(const struct operation *operation, int index) {
     }
 }
 
-/* What came, against one piece of the own data. bf16 is unpacked in slices; rounding it again changes nothing. */
+/* Merges received data into one piece of the rank's own data. bf16 is unpacked in slices; rounding it again changes
+ * nothing. */
 static void merge_piece(float *mine, const void *theirs, int64_t count, enum merge_side side, bool round_bf16) {
     enum { SLICE = 1024 };
     float unpacked[SLICE];
@@ -91,7 +92,7 @@ static void merge(const struct operation *operation, const struct schedule_step 
     }
 }
 
-/* Where each rank's values are, from `to` on: here, in its shared segment, or in staging. */
+/* Finds each rank's values, from `to` on: here, in its shared segment, or in staging. */
 static void find_lanes(const struct operation *operation, const struct schedule_step *step) {
     const struct comm_schedule *schedule = &operation->schedule;
     const struct lane_node *node = &schedule->tree.node[step->index];
@@ -135,7 +136,7 @@ static void copy_block(struct mpi_comm *mpi, const struct operation *operation, 
     if (!mine) atomic_fetch_add_explicit(&mpi->traffic[2 * MESH_AXES], step->bytes, memory_order_relaxed);
 }
 
-/* What the counter of a position stands at when that rank has arrived. */
+/* The value of a position's counter once that rank has arrived. */
 static uint64_t meeting_count(const struct operation *operation, int position, int meeting) {
     return operation->offers[position].met + (operation->generation - 1) * MEETINGS + (uint64_t)meeting + 1;
 }
@@ -290,7 +291,7 @@ static struct operation_offer make_offer(struct mpi_comm *mpi, const struct oper
     return offer;
 }
 
-/* Where the ranks of the node have their data and counters. */
+/* Finds the data and counters of the node's ranks. */
 static void find_peers(struct mpi_comm *mpi, struct operation *operation) {
     const struct mesh *mesh = &mpi->comm.mesh;
     const struct shared_segment *control = mpi->control.state;
@@ -318,7 +319,7 @@ enum status operation_create(struct comm *comm, const struct comm_spec *spec, st
     enum status status;
     operation->offers = mem_array((size_t)spec->group.count, sizeof *operation->offers);
     TRY_GOTO(status, operation->offers ? STATUS_OK : STATUS_FAILED, failed);
-    struct status_copy own; /* where it fails the others are told */
+    struct status_copy own; /* if it fails, the others get it */
     status_save(make_own_part(mpi, operation), &own);
     struct operation_offer offer = make_offer(mpi, operation, own.status == STATUS_OK);
     enum status gathered = comm_all_gather(comm, &spec->group, &offer, sizeof offer, operation->offers);

@@ -6,8 +6,8 @@
 
 #include "base/fault.h"
 
-/* What a rank tells the others of its memory file. The mark, written at the beginning of the memory, shows that what
- * was opened is that file: process numbers may mean others in another container. */
+/* A rank's message about its memory file. The mark at the beginning of the memory shows that the opened file is the
+ * right one: process numbers may refer to other processes in another container. */
 struct offer {
     bool good;
     int pid, descriptor;
@@ -33,7 +33,7 @@ static int create_file(struct shared_segment *segment) {
     return -1;
 }
 
-/* Its pages are there; this process's tables lead only to those that it reads, which is a fraction. */
+/* Pages of the peer exist already; this process's page tables only map those that it reads, which is a fraction. */
 static bool map_peer(struct shared_segment *segment, int place, const struct offer *offer) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/fd/%d", offer->pid, offer->descriptor);

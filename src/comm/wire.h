@@ -50,6 +50,6 @@ struct wire {
     const char *(*close)(void *context);
 };
 
-/* What a plugin exports. */
+/* The symbol that a plugin exports. */
 #define WIRE_PLUGIN_SYMBOL "ballast_wire"
 typedef const struct wire *wire_plugin_function(void);
