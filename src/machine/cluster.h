@@ -1,10 +1,13 @@
 /* The machine as data: devices, their rates, the capacity of each tier, and the network between devices. Read and
  * written as JSON, so that plans can be made for other machines. Devices are alike: one is described.
  *
- * Files, in the order to read them: collective_cost (seconds of collectives on described links), links (bandwidth and
- * latency between ranks, measured or described), rates (memory tiers, and what a machine does in a second), cluster
- * (this; all of it as JSON, and machines by name), kernel_cost (seconds of kernels on a described GPU, by shape and by
- * operator), measure (this machine: its cores, memory and limits). */
+ * Files, in the order to read them:
+ *   collective_cost: seconds of collectives on described links;
+ *   links: bandwidth and latency between ranks, measured or described;
+ *   rates: memory tiers, and a machine's rates;
+ *   cluster: this file; all of it as JSON, and machines by name;
+ *   kernel_cost: seconds of kernels on a described GPU, by shape and by operator;
+ *   measure: this machine's cores, memory and limits. */
 #pragma once
 
 #include <jansson.h>
@@ -53,10 +56,9 @@ struct cluster {
     struct cluster_rates rates; /* valid where `measured` is set */
 };
 
-/* Where a device capacity comes from. The process may take
- *     capacity = (least of memory available and headroom of its cgroups) - process - reserve
- * where `process` (CLUSTER_PROCESS_BYTES) is what Ballast needs besides its arenas, and `reserve` (5% of the total) is
- * left for others. All in bytes. */
+/* The source of a device capacity, in bytes: capacity = min(available memory, headroom of the process's cgroups) -
+ * process - reserve. `process` (CLUSTER_PROCESS_BYTES) is Ballast's memory besides its arenas. `reserve` is 5% of the
+ * total, for other processes. */
 struct cluster_memory {
     int64_t total_bytes;     /* of the machine: MemTotal */
     int64_t available_bytes; /* MemAvailable: free, or reclaimable by the kernel */
@@ -94,8 +96,8 @@ int64_t cluster_cache_bytes(void);
 void cluster_describe_links(const struct cluster *cluster, struct cluster_rates *out);
 
 /* {"version", "devices": [{"kind", "name", "isa", "cores", …, "tiers": [{"name", "capacity_bytes"}], "limits": {…}}],
- * "network": {…}, "rates": {…}, "links": {…}}; rates (rates.h) and links between ranks (links.h) are null where they
- * were not measured, so are limits and a network where they are not described. NULL when out of memory. */
+ * "network": {…}, "rates": {…}, "links": {…}}. rates (rates.h) and links between ranks (links.h) are null if they were
+ * not measured. limits and network are null if they are not described. NULL when out of memory. */
 json_t *cluster_to_json(const struct cluster *cluster);
 /* BAD_INPUT naming file and field; `file` stands for the path. */
 enum status cluster_from_json(const char *file, const json_t *object, struct cluster *out);
@@ -121,7 +123,7 @@ enum status cluster_open(const char *name, struct cluster *out);
 
 /* Small text files that the kernel generates when they are read: /proc and /sys. Their size is not known in advance. */
 
-/* What the process's control groups allow it, cgroup v1 and v2: memory and processor time. */
+/* Limits of the process's control groups, cgroup v1 and v2: memory and processor time. */
 
 struct cgroup_limits {
     int64_t memory_headroom_bytes; /* least of (limit - present use) over the process's cgroup and all above it that are
@@ -129,6 +131,6 @@ struct cgroup_limits {
     double processors;             /* least quota of processor time, in processors; 0: no limit */
 };
 
-/* `root` goes before /proc and the mount points: "" for this machine, a directory in tests. What cannot be read counts
- * as no limit. */
+/* `root` goes before /proc and the mount points: "" for this machine, a directory in tests. Unreadable files count as
+ * no limit. */
 void cgroup_read(const char *root, struct cgroup_limits *out);

@@ -4,22 +4,22 @@
 
 #include "machine/cluster.h"
 
-/* Of a link's rate by data sheet, what NCCL counts with (src/ir/topo.h): 20 of 25 GB/s to NVLink 3, 20.6 of 25 of
- * NVLink 4, 40.1 of 50 of NVLink 5; 12 of 15.75 of PCIe 3 x16. */
+/* The fraction of a link's data-sheet rate that NCCL assumes (src/ir/topo.h): 20 of 25 GB/s up to NVLink 3, 20.6 of 25
+ * for NVLink 4, 40.1 of 50 for NVLink 5; 12 of 15.75 for PCIe 3 x16. */
 static double counted_part(enum cluster_link link, long capability) {
     if (link == CLUSTER_LINK_PCIE) return 12 / 15.75;
     return capability >= 100 ? 40.1 / 50 : capability >= 90 ? 20.6 / 25 : 20.0 / 25;
 }
 
-/* What switches of NVLink 4 and 5 add up on the way (NVLS), as a bus rate, of a ring's: each device sends and takes
- * every byte once, where a ring counts 2 (n - 1) / n times. NCCL counts 0.85 of the links on H100 and 0.74 on B200. */
+/* Bus rate of sums in NVLink 4 and 5 switches (NVLS), relative to a ring's. Each device sends and receives every byte
+ * once, while a ring counts 2 (n - 1) / n times. NCCL assumes 0.85 of the links on H100 and 0.74 on B200. */
 static double switch_rate(double ring_bytes_per_s, enum cluster_link link, long capability) {
     if (link != CLUSTER_LINK_NVLINK || capability < 90) return 0;
     const double hopper = 1.3;
     return ring_bytes_per_s * (capability >= 100 ? hopper * 0.74 / 0.85 : hopper);
 }
 
-/* Of the adapters' rate by data sheet, what is left of it besides packets' headers and pauses. */
+/* The fraction of the adapters' data-sheet rate that is left after packet headers and pauses. */
 static const double NETWORK_PART = 0.95;
 
 struct fabric fabric_describe(const struct cluster *cluster, double congestion) {
@@ -47,16 +47,17 @@ static const double link_us[CLUSTER_LINK_COUNT][2][PROTOCOL_COUNT] = {
     [CLUSTER_LINK_PCIE] = {[COLLECTIVE_RING] = {1.0, 2.5, 5.7}, [COLLECTIVE_TREE] = {1.0, 1.9, 4.0}}};
 static const double network_us[2][PROTOCOL_COUNT] = {
     [COLLECTIVE_RING] = {2.7, 4.0, 14.0}, [COLLECTIVE_TREE] = {5.0, 8.5, 14.0}};
-/* Of an all-reduce by the switch within a node. */
+/* Latency of an all-reduce by the switch within a node. */
 static const double SWITCH_US = 25;
 
-/* Of a ring's full rate. LL sends a flag with each word and does not fill a link; LL128 120 bytes of 128. */
+/* Fraction of a ring's full rate. LL sends a flag with each word and does not saturate a link; LL128 sends 120 bytes of
+ * 128. */
 static const double protocol_part[PROTOCOL_COUNT] = {
     [PROTOCOL_LL] = 0.25, [PROTOCOL_LL128] = 0.92, [PROTOCOL_SIMPLE] = 1};
 /* A tree sends up and down at once: nine tenths of a ring's rate. */
 static const double TREE_PART = 0.9;
 
-/* Bytes a second through the group's part of the adapters of its nodes, of which there are several. */
+/* Bytes a second through the group's share of its nodes' adapters. */
 static double across_rate(const struct fabric *fabric, struct rank_group group) {
     double part = (double)group.in_node / (double)fabric->node_devices;
     return fabric->node_bytes_per_s * fmin(1, part) / (1 + fabric->congestion * log2((double)group.nodes / 2));
@@ -69,7 +70,7 @@ static double ring_rate(const struct fabric *fabric, struct rank_group group) {
     return group.in_node == 1 ? across : fmin(fabric->link_bytes_per_s, across);
 }
 
-/* Of those steps between nodes, which NCCL has for 14 us. */
+/* Latency of a step between nodes, relative to NCCL's 14 us. */
 static double hop_part(const struct fabric *fabric) { return fabric->hop_s / 14e-6; }
 
 static double latency_s(const struct fabric *fabric, enum comm_kind kind, enum collective_algorithm algorithm,
@@ -101,8 +102,8 @@ static void take_faster(struct collective_cost *best, struct collective_cost oth
     if (other.seconds < best->seconds) *best = other;
 }
 
-/* NCCL sends to all others at once: over the links to those of the node, and through the adapters, of which each rank
- * of the group has its part, to the rest. The slower of the two decides; latency is that of one step. */
+/* NCCL sends to all others at once: over the links to ranks of the node, and through the adapters, of which each rank
+ * of the group has its share, to the rest. The slower of the two decides. Latency is that of one step. */
 static struct collective_cost all_to_all(const struct fabric *fabric, double bytes, struct rank_group group) {
     double ranks = (double)(group.in_node * group.nodes), near = (double)group.in_node, latency = 0;
     double in_node_s = bytes * (near - 1) / ranks / fabric->link_bytes_per_s, across_s = 0;

@@ -31,7 +31,7 @@ struct rank_group {
     int64_t in_node, nodes;
 };
 
-/* What collectives reach; rates are one way. */
+/* The fabric that collectives use; rates are one way. */
 struct fabric {
     enum cluster_link link;
     int64_t node_devices;

@@ -14,8 +14,8 @@ struct calibration calibration_default(void) {
 
 /* ---- Ballast's own kernels ---- */
 
-/* Parts of the data sheet's memory rate. Where the reason is another's measurement, it says whose; where it is a
- * reading of the own kernels' machine code, it is that of bench/results/2026-11-22-gpu-expected.md. Those wait for a
+/* Fractions of the data sheet's memory rate. Where the reason is another's measurement, it names the source. Readings
+ * of our own kernels' machine code are from bench/results/2026-11-22-gpu-expected.md; they have not been measured on a
  * GPU. */
 static const struct {
     const char *name;
@@ -48,12 +48,11 @@ static const struct {
     [OP_WORK_MATRIX_UPDATE] = {"optimizer's GEMMs", 0.85},
 };
 
-/* Of the part of the memory's rate that streaming kernels are expected to reach; copies in an H100's memory reach 0.90
- * to 0.93 of the data sheet. */
+/* Range of the fraction of the memory rate that streaming kernels are expected to reach. Copies in an H100's memory
+ * reach 0.90 to 0.93 of the data sheet. */
 static const double streaming_range[ROOFLINE_CASES] = {0.88, 1, 1.06};
-/* Of the part that GEMMs are expected to reach: an H200's sustained rate, 755 TFLOP/s, over its burst of 794 is the
- * fast end of what is left of the best shape (stas00/ml-engineering, maximum sustainable and achievable matmul FLOPS).
- */
+/* Range of the fraction that GEMMs are expected to reach. The fast end is an H200's sustained rate, 755 TFLOP/s, over
+ * its burst rate of 794 (stas00/ml-engineering, maximum sustainable and achievable matmul FLOPS). */
 static const double product_range[ROOFLINE_CASES] = {0.92, 1, 1.1};
 
 /* Parts of the data sheet's bf16 rate that the own attention reaches, of the tiles that it computes (two GEMMs forward,
@@ -208,7 +207,7 @@ double class_streaming_s(const struct gpu *gpu, enum op_work work, double bytes)
     return bytes / gpu->class_bytes_per_s[work] + gpu->kernel_s;
 }
 
-/* Of a logit, next to its GEMMs: read as fp32; its gradient written as bf16. */
+/* Bytes per logit, besides its GEMMs: read as fp32; its gradient is written as bf16. */
 static const double LOSS_BYTES = 4, LOSS_GRADIENT_BYTES = 6;
 /* A few GEMMs in turn, of few rows each; those of the optimizer, of one matrix. */
 static const double SMALL_PRODUCTS_PART = 0.65;

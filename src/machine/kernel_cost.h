@@ -1,6 +1,6 @@
-/* Seconds of kernels on a GPU that is only described: operator shape in, seconds out, by the data sheet's rates and by
- * what published measurements reach of them. Both depths of simulation use it: machine/kernel_cost.h for the operators
- * of a compiled program, search/scale for the layers of a transformer. */
+/* Seconds of kernels on a GPU that is only described. They are computed from operator shapes, the data sheet's rates,
+ * and the fractions of these that published measurements reach. Both depths of simulation use it: machine/kernel_cost.h
+ * for the operators of a compiled program, search/scale for the layers of a transformer. */
 #pragma once
 
 #include "ir/op.h"
@@ -52,7 +52,7 @@ struct gpu {
     double small_head_part;                  /* of that rate, what attention with smaller heads reaches */
     double kernel_s;                         /* of a kernel next to its work */
     int64_t multiprocessors;
-    int64_t operand_bytes; /* of an element of what GEMMs multiply: 2, in fp32 4 */
+    int64_t operand_bytes; /* of an element of a GEMM's operands: 2, in fp32 4 */
     const struct calibration *calibration;
 };
 /* With Ballast's own kernels and the vendor's GEMMs. kernel_s is 0: cluster_rates.issue_s stands for it. */
@@ -68,13 +68,13 @@ struct product {
     int64_t written_bytes, read_bytes; /* for an element of the result, which may be a sum that is there already */
 };
 double gemm_s(const struct gpu *gpu, const struct product *product);
-/* `count` GEMMs of m x k by k x n side by side in one kernel (batched), operands and result of gpu.operand_bytes. The
- * tile is the best of those that libraries have; tiles are counted whole, tile waves as calibration.tile_wave_part
- * says; each tile is multiplied and then written. */
+/* `count` GEMMs of m x k by k x n in one batched kernel, operands and result of gpu.operand_bytes. It uses the best
+ * tile of those that libraries have. Tiles are counted whole, and tile waves by calibration.tile_wave_part. Each tile
+ * is multiplied and then written. */
 double product_s(const struct gpu *gpu, int64_t count, int64_t m, int64_t n, int64_t k);
 /* GEMMs of a head, whose vocabulary is padded to whole tiles. */
 double head_products_s(const struct gpu *gpu, double count, int64_t tokens, int64_t vocabulary, int64_t hidden);
-/* The same where the result is added to what is in memory, in elements of `sum_bytes`, which is read meanwhile. */
+/* The same if the result is added to existing elements of `sum_bytes` in memory, which are read meanwhile. */
 double product_sum_s(const struct gpu *gpu, int64_t count, int64_t m, int64_t n, int64_t k, int64_t sum_bytes);
 
 struct attention_shape {
@@ -88,8 +88,8 @@ double class_streaming_s(const struct gpu *gpu, enum op_work work, double bytes)
 /* The gradient of norms of rows of so many elements. */
 double norm_gradient_s(const struct gpu *gpu, int64_t row, double bytes);
 
-/* What operators cost on a device that is only described (cluster_limits): a node's shape, by the kernels of
- * machine/kernel_cost.h. An estimate, to plan with and to hold the first measurement against. */
+/* Costs of operators on a device that is only described (cluster_limits), from a node's shape, by the kernels of
+ * machine/kernel_cost.h. An estimate, for planning and for comparison with the first measurement. */
 
 struct roofline {
     const char *class_name; /* "GEMMs", "attention", … */

@@ -98,7 +98,7 @@ static double shared_rate(const struct cluster_links *links, const struct link_r
 
 static double axis_seconds(const struct cluster_links *links, const struct link_request *request, enum mesh_axis axis) {
     int steps = latencies(request, axis), ways = request->kind == COMM_ALL_REDUCE ? 2 : 1;
-    /* Where the axis was never measured, what is known of the other one stands for it. */
+    /* If the axis was never measured, the other axis's data replaces it. */
     bool known = links->message[axis].bytes_per_s > 0;
     enum mesh_axis from = known ? axis : (axis == MESH_IN_NODE ? MESH_ACROSS : MESH_IN_NODE);
     double rate = shared_rate(links, request, from);

@@ -16,7 +16,7 @@ struct transfer_rate {
 
 /* Operations that were measured, and pairs of ranks: at most so many of each. */
 enum { LINK_POINTS_MAX = 96, LINK_PAIRS_MAX = 64 };
-/* Ranks of which all pairs are measured are fewer. */
+/* With fewer ranks than this, all pairs are measured. */
 enum { LINK_ROW_RANKS_MAX = 12 };
 
 /* One operation, alone, on all groups of its kind at once. */
@@ -34,7 +34,7 @@ struct link_pair {
     struct transfer_rate rate;
 };
 
-/* The mesh that the pairs' rates show, whatever nodes there are said to be: ranks near each other are a row. */
+/* The mesh that the pairs' rates show, whatever the nodes: ranks near each other are a row. */
 struct link_rows {
     int rows, columns;             /* 0: the rates show none */
     int ranks[LINK_ROW_RANKS_MAX]; /* row by row */
@@ -67,17 +67,21 @@ struct link_request {
 /* Whether flat and hierarchical are two: not among two ranks, nor where all read each other's data in place. */
 bool links_flat_differs(const struct mesh *mesh, const struct comm_group *group, bool in_place);
 
-/* Seconds of it alone. On the mesh that was measured they are read off the points of the same operation, linear between
- * two sizes, below the least as the least, and above the largest at the rate of the two largest. Elsewhere, for groups
- * that are not a kind of the mesh's, and for algorithms that were not measured, *extrapolated is set, and they are the
- * sum over the axes of
- *     phases x latency + bytes / rate,
- * with ceil(log2 of the group's length along the axis) phases where the operation is hierarchical, and as many as
- * messages where it is flat: the other ranks along the axis, across nodes those of all other nodes; twice as many for
- * an all-reduce. The rate across nodes is shared by the ranks of a node, so that twice as many ranks in a node have
- * half of it each (Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH",
- * 2005: recursive halving and doubling, and pairwise exchange, with the latency and the rate of each axis). 0,
- * extrapolated, where nothing was measured. On devices that are described, collective_cost, and *extrapolated. */
+/* Seconds of a collective that runs alone.
+ *
+ * On the measured mesh they are interpolated linearly between the measured sizes of the same operation. Below the
+ * smallest size they equal its time; above the largest they grow at the rate of the two largest sizes.
+ *
+ * Other groups and other algorithms set *extrapolated, and use the sum over the axes of
+ *     phases x latency + bytes / rate.
+ *
+ * A hierarchical operation has ceil(log2 of the group's length along the axis) phases. A flat one has as many as
+ * messages: the other ranks along the axis, or across nodes those of all other nodes. An all-reduce has twice as many.
+ * The ranks of a node share the rate across nodes, so with twice as many ranks in a node each has half of it (Thakur,
+ * Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", 2005: recursive halving and
+ * doubling, and pairwise exchange, with the latency and the rate of each axis).
+ *
+ * 0 and *extrapolated if nothing was measured. Described devices use collective_cost, and set *extrapolated. */
 double links_seconds(const struct cluster_links *links, const struct link_request *request, bool *extrapolated);
 
 /* --- in JSON: a part of cluster files (cluster.c) --- */

@@ -36,7 +36,7 @@ enum { TEXT_BYTES = 1 << 16 };
 /* v1 writes "no limit" as the largest multiple of a page that fits 63 bits. */
 static const int64_t NO_LIMIT = (int64_t)1 << 60;
 
-/* Where a cgroup hierarchy is mounted, and which of its directories that is ("/" unless in a container). */
+/* The mount point of a cgroup hierarchy, and the directory in it that is mounted ("/" unless in a container). */
 struct mount {
     char point[PATH_MAX], root[PATH_MAX];
 };
@@ -227,7 +227,7 @@ void cluster_find_memory(struct cluster_memory *out) {
 
 enum status cluster_measure_memory(struct cluster_memory *out) { return cluster_measure_memory_at("", out); }
 
-/* What the operating system says of this machine: cores, caches, memory. */
+/* The operating system's description of this machine: cores, caches, memory. */
 
 static void count_bound(hwloc_topology_t topology, hwloc_const_cpuset_t bound, int *cores, int *threads) {
     *threads = hwloc_bitmap_weight(bound);

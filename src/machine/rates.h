@@ -15,8 +15,8 @@ const char *tier_name(enum tier tier);
 /* TIER_COUNT when there is none of that name. */
 enum tier tier_find(const char *name);
 
-/* What an instruction keeps busy. How much two concurrent instructions slow each other down depends on their activities
- * alone. */
+/* The resource that an instruction keeps busy. Two concurrent instructions slow each other down by an amount that
+ * depends only on their activities. */
 #define ACTIVITY_LIST(X)                                                                                               \
     X(PRODUCT, "matrix products")                                                                                      \
     X(STREAMING, "streaming kernels")                                                                                  \
@@ -48,7 +48,7 @@ struct cluster_rates {
  * the slowdowns, which are quotients, of the less noisy measurement. */
 struct cluster_rates rates_lower(const struct cluster_rates *a, const struct cluster_rates *b);
 
-/* --- in JSON: a part of cluster files, and of what src/profile keeps (cluster.c) --- */
+/* --- in JSON: a part of cluster files, and of profiles that src/profile keeps (cluster.c) --- */
 
 /* Without `links`, which cluster files have besides the rates. A file of before version 3 has no slowdown by messages
  * or of them: they are then 1.
