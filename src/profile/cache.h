@@ -52,8 +52,8 @@ enum status profile_cache_put_rates(struct profile_cache *cache, const char *key
 /* Seconds of a GFLOP of GEMMs. */
 bool profile_cache_find_product(const struct profile_cache *cache, enum dtype dtype, struct measurement *out);
 enum status profile_cache_put_product(struct profile_cache *cache, enum dtype dtype, struct measurement *measurement);
-/* What was measured last between ranks on this mesh: `rates` gets links, and slowdowns of and by messages. With a `way`
- * (link_rates.h) only if that was its way and it was not noisy. */
+/* Finds the last measurement between ranks on this mesh: `rates` gets links, and slowdowns of and by messages. With a
+ * `way` (link_rates.h) only if that was its way and it was not noisy. */
 bool profile_cache_find_links(const struct profile_cache *cache, const struct mesh *mesh, const char *way,
                               struct cluster_rates *rates);
 enum status profile_cache_put_links(struct profile_cache *cache, const char *way, const struct cluster_rates *rates);

@@ -46,7 +46,7 @@ static int64_t head_workspace_bytes(const struct node *node) {
            CUDA_PRODUCT_WORKSPACE_BYTES;
 }
 
-/* Where the weight of a linear layer is in fewer bits, its unpacked part. */
+/* If the weight of a linear layer is quantized, its unpacked part. */
 static int64_t slab_bytes(const struct node *node) {
     if (node->op != &op_linear && node->op != &op_linear_dx) return 0;
     const struct linear_product product = node->op == &op_linear ? linear_product(node) : linear_dx_product(node);

@@ -33,7 +33,7 @@ static void place_storage(struct walk_call *call, int storage, int64_t *places, 
     *bytes += align(shape_bytes(&tensor->shape));
 }
 
-/* An output that takes over an input's bytes is found there by those that read it. */
+/* If an output overwrites an input's bytes, its readers find it there. */
 static void place_call(struct walk_call *call, int64_t *places, int64_t *bytes) {
     const struct tensor *out = call->operands.node->out[0];
     int first = call->operands.storage[OP_INPUTS_MAX];
@@ -131,7 +131,7 @@ static bool is_due(const struct node_walk *walk, int i) {
     return !walk->calls[i].settled || (i + 1 < walk->count && !walk->calls[i + 1].settled);
 }
 
-/* Of those that are due where their seconds are asked for, else of all. */
+/* Makes a pass over the calls that are due; over all calls if `seconds` is NULL. */
 static enum status make_pass(const struct node_walk *walk, double *seconds) {
     for (int i = 0; i < walk->count; i++) {
         const struct walk_call *call = &walk->calls[i];
@@ -147,7 +147,8 @@ static enum status make_pass(const struct node_walk *walk, double *seconds) {
 
 enum status node_walk_run(struct node_walk *walk) { return make_pass(walk, NULL); }
 
-/* Which call waited for a processor is not known: all did for the same share of their time. */
+/* It is unknown which call waited for a processor, so all calls are assumed to have waited for the same fraction of
+ * their time. */
 static void keep(struct walk_call *call, double seconds, const struct sample *pass) {
     const double min_s = 1e-9;
     if (seconds < min_s) seconds = min_s;
@@ -190,8 +191,8 @@ enum status node_walk_measure(struct node_walk *walk, double budget_s) {
 
 /* Counted passes take so long for each node, at most. */
 static const double NODE_S = 0.016;
-/* Parts of the memory for measuring: walks take one of the first, and of the others one is read to empty the caches, at
- * most. Half of the memory holds a layer, and taking memory is most of what a walk takes besides its passes. */
+/* Parts of the memory for measuring. Walks use one of the first parts. Reading one of the others, at most, empties the
+ * caches. Half of the memory holds a layer. Apart from its passes, a walk spends most of its time on taking memory. */
 enum { WALK_PARTS = 2, FLUSH_PARTS = 8 };
 /* Steps of fewer bytes stay in the caches. */
 static const int64_t STEP_BYTES_MIN = (int64_t)16 << 20;
@@ -266,7 +267,7 @@ static enum status walk_member(void *payload, int member, const atomic_bool *end
     return STATUS_OK;
 }
 
-/* A member's own calls, since kernels have state. The first member's are those that are listed. */
+/* Opens a member's own calls, since kernels have state. The first member's calls are the listed ones. */
 static enum status open_member(const struct walking *walking, struct walk_call *calls, int count, int64_t bytes,
                                int member, struct walks *walks) {
     const struct walk_options *options = walking->options;
@@ -352,9 +353,9 @@ static double write_s(void *to, int64_t bytes, bool evicted) {
     return (double)(clock_now_ns() - begin) * 1e-9;
 }
 
-/* Whether a step finds less in the caches than it goes through. What processors say that their last cache holds may be
- * shared with others, whom a virtual machine does not see: so as many bytes are written again and again, and out of the
- * caches, which takes about as long where they leave them anyway. */
+/* Whether a step finds fewer bytes in the caches than it touches. The reported size of the last-level cache may be
+ * shared with other virtual machines, which this one cannot see. So the test writes as many bytes repeatedly, once as
+ * they are and once out of the caches. Both take about equally long if the bytes leave the caches anyway. */
 static bool leaves_caches(const struct walking *walking) {
     enum { ROUNDS = 3 };
     static const double SAME = 0.75;

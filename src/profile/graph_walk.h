@@ -32,8 +32,8 @@ struct node_walk {
     int64_t flush_offset, flush_bytes;
 };
 
-/* Bytes of the calls' operands, and their places: calls share tensors, but for integers, of which each has its own with
- * values that are legal for it. `places` is space for a number for each tensor of the graph. */
+/* Lays out the calls' operands: their bytes, and their places. Calls share tensors. Integer tensors are not shared,
+ * since each has values that are legal for its call. `places` has space for a number for each tensor of the graph. */
 int64_t node_walk_lay_out(const struct graph *graph, struct walk_call *calls, int count, int64_t *places);
 
 /* `calls` are of nodes of one graph, in its order, and have been laid out in `bytes`. Takes the memory for workspaces
@@ -44,16 +44,16 @@ enum status node_walk_open(const struct backend *backend, struct walk_call *call
 void node_walk_close(struct node_walk *walk);
 /* One pass that nobody times. FAILED when a kernel does. */
 enum status node_walk_run(struct node_walk *walk);
-/* Two passes, and others until `budget_s` are spent, WALK_PASSES_MAX in all. They leave out calls whose samples agree
- * (measurement_settled), or that take over 0.15 s, of which one counts. Then each call has samples. */
+/* Makes two passes, and others until `budget_s` are spent, WALK_PASSES_MAX in all. Later passes leave out calls whose
+ * samples agree (measurement_settled). Calls over 0.15 s count once. Then each call has samples. */
 enum status node_walk_measure(struct node_walk *walk, double budget_s);
 
-/* Of all that a micro-batch's step goes through. */
+/* Bytes of everything that a micro-batch's step touches. */
 int64_t walk_step_bytes(const struct graph *graph);
 
 /* Measures points in walks over their nodes, each as long as the memory allows. */
 
-/* Whether a point is measured so: an operator as it is, of points that know their graph. */
+/* Whether a point is measured in the graph's order: an operator as it is, of points that know their graph. */
 bool walk_points_has(const struct points *points, const struct point *point);
 
 struct walk_options {
@@ -63,7 +63,7 @@ struct walk_options {
     double budget_s;
     double left_s; /* walks that would take longer are left out; 0: none is */
 };
-/* Measures those that lack a time, or have a noisy one, and puts them into the cache. Before each node goes the one
- * before it in the graph, which is timed only where it lacks a time too. Adds the measurements to *measured.
- * Finds out whether a step leaves the caches (points->evicts). */
+/* Measures points that lack a time or have a noisy one, and puts them into the cache. Each node is preceded by its
+ * predecessor in the graph, which is timed only if it lacks a time too. Adds the measurements to *measured. Finds
+ * whether a step leaves the caches (points->evicts). */
 enum status walk_points_measure(struct points *points, const struct walk_options *options, int32_t *measured);

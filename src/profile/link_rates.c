@@ -252,7 +252,7 @@ static bool is_distinct(const struct mesh *mesh, enum mesh_group_kind group) {
     return group == MESH_ALL || (mesh->nodes > 1 && mesh->per_node > 1);
 }
 
-/* What states that are cut among ranks use, flat or not. */
+/* The collectives of partitioned states, flat or not. */
 static bool is_for_shards(enum comm_kind kind) {
     return kind == COMM_ALL_GATHER || kind == COMM_REDUCE_SCATTER || kind == COMM_ALL_REDUCE;
 }
@@ -331,7 +331,8 @@ static enum status add_pair(struct link_bench *bench, int first, int second, str
     return STATUS_OK;
 }
 
-/* Of many ranks only the first pairs: those within the first node, and of its first rank with others. */
+/* With many ranks, only the first pairs are measured: those within the first node, and those of its first rank with
+ * others. */
 static enum status measure_pairs(struct link_bench *bench, struct cluster_links *links) {
     int ranks = mesh_ranks(&bench->comm->mesh);
     for (int first = 0; first < ranks; first++)
@@ -361,7 +362,7 @@ static enum status measure(struct link_bench *bench, const struct backend *backe
     return link_largest(comm, bench->spread_s / bench->seconds, &rates->noise);
 }
 
-/* Where collectives work on the memory of devices, that is measured. */
+/* Measures device memory if collectives work on it. */
 static enum status open_memory(struct link_bench *bench, const struct backend *backend) {
     struct comm *comm = bench->comm;
     int64_t bytes = 4 * bench->max_bytes;

@@ -6,7 +6,7 @@
 #include "profile/profile.h"
 #include "profile/rate_work.h"
 
-/* Which ranks are near each other, by what was measured between pairs. */
+/* Finds ranks near each other, from measurements between pairs. */
 
 /* The ranks in rows of near ones (mesh_rows_search of plan/layout/sharding.h). None, with out->rows 0, where not
  * every pair was measured, or no pair is far. FAILED without memory. */
@@ -29,9 +29,9 @@ struct link_options {
 enum status link_rates_measure(struct comm *comm, const struct backend *backend, const struct link_options *options,
                                struct cluster_rates *rates);
 
-/* What else than the mesh and the machine decides the rates: the MPI, shared segments or messages, the largest
- * operation. Ranks of the same way measure the same again, if they are on one host: else it is "", since the next start
- * may be given other hosts. */
+/* Conditions besides the mesh and the machine that decide the rates: the MPI, shared segments or messages, the largest
+ * operation. On one host, ranks of the same way measure the same again. On several hosts it is "", since the next start
+ * may get other hosts. */
 enum { LINK_WAY_BYTES = 400 };
 const char *link_rates_way(const struct comm *comm, const struct link_options *options, char way[LINK_WAY_BYTES]);
 
@@ -39,7 +39,7 @@ const char *link_rates_way(const struct comm *comm, const struct link_options *o
  * that plan for the same mesh on this machine. */
 enum status link_rates_keep(const struct backend *backend, const struct profile_options *options, const char *way,
                             const struct cluster_rates *rates);
-/* Fills `rates` as link_rates_measure did, or leaves it as it is. `way` NULL, without ranks: what was measured last;
- * else what was measured that way, and was not noisy. */
+/* Fills `rates` as link_rates_measure did, or leaves it unchanged. With `way` NULL, without ranks, it uses the last
+ * measurement. Otherwise it uses the measurement of that way, unless it was noisy. */
 enum status link_rates_find(const struct backend *backend, const struct profile_options *options,
                             const struct mesh *mesh, const char *way, struct cluster_rates *rates);

@@ -87,7 +87,7 @@ double allowance_next(struct allowance *allowance) {
 
 enum { MESSAGE_BYTES = 512 };
 
-/* A measurement under way. Members that could be started wait at the start for those that could not. */
+/* A measurement in progress. If some members could not be started, the others wait at the start. */
 struct meeting {
     const struct contention *contention;
     contention_work *work;
@@ -103,7 +103,7 @@ struct member {
     struct status_copy end;
 };
 
-/* Where only some of them are allowed the system grants those alone. */
+/* Whether all of the cores are allowed. If only some are, the system silently grants those alone. */
 static bool may_have(const cpu_set_t *cores) {
     cpu_set_t had;
     return sched_setaffinity(0, sizeof *cores, cores) == 0 && sched_getaffinity(0, sizeof had, &had) == 0 &&

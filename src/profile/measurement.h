@@ -7,14 +7,14 @@
 #include "base/base.h"
 
 struct measurement {
-    double seconds; /* the median of the samples that are at most MEASUREMENT_NOISY_SPREAD above the lowest: calls of a
-                       step differ too, and the lowest is none that it often has; what is higher was disturbed, but of
-                       at most two thirds */
+    double seconds; /* the median of the samples at most MEASUREMENT_NOISY_SPREAD above the lowest. Calls of a step
+                     * differ too, and the lowest is rare; higher samples were disturbed. At most two thirds of the
+                     * samples are dropped */
     double spread;  /* relative: the spread of the lowest third of all samples, or the share of time spent waiting for a
                        processor that another program had, if that is more */
 };
 
-/* One execution of what is measured. */
+/* One execution of the measured work. */
 struct sample {
     double seconds;
     double waited_s; /* seconds that threads of this process waited for a processor, all threads together */
@@ -29,8 +29,8 @@ struct sample stopwatch_end(const struct stopwatch *stopwatch);
 
 /* Puts the samples, at least one, into ascending order. */
 struct measurement measurement_of(struct sample *samples, int count);
-/* Whether more samples would tell little: the two lowest are within 2% of each other, and there are three, or two of
- * more than 10 ms. Of calls below a millisecond, which differ most and cost least, more always tell something. */
+/* Whether more samples would add little: the two lowest are within 2% of each other, and there are three, or two of
+ * more than 10 ms. Calls below a millisecond are never settled: they differ most and cost least. */
 bool measurement_settled(const struct sample *samples, int count);
 /* A time with a larger spread is noisy: it is measured again, and reported. On an idle machine calls differ by some
  * percent, while another program runs by half of their time and more; a fifth lies between, and is also the deviation

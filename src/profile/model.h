@@ -36,16 +36,18 @@ void profile_report_free(struct profile_report *report);
 enum status profile_machine(const struct backend *backend, const struct profile_options *options,
                             struct cluster *cluster, int32_t *measured);
 
-/* Fills costs for every node of the graph: nodes equal in operator, shapes, dtypes, attributes, rows and coldness are
- * measured once; updates and norms of parameters, whose cost follows their size, at three sizes whatever the model has;
- * on a processor large GEMMs, attention and heads on a part of their tokens or vocabulary (points.h).
- * Noisy values in the cache (cache.h) are measured again, and the lower time is kept.
- * Of a device with memory of its own, updates are measured in the host tier too, where policies may have them.
- * On a processor they are measured in the order of the graph (graph_walk.h), by PROFILE_MEMORY_BYTES of memory at most
- * or what one operator takes; others one at a time: operands and up to 256 MiB of copies (operator_bench.h), fewer
- * where there is less, on the device and, while values are made, for one operand next to it. Begins with
- * profile_machine. Sets the backend's threads. The caller frees with costs_free and, where it gave one (not NULL),
- * profile_report_free. */
+/* Fills the costs of every node of the graph. Begins with profile_machine and sets the backend's threads. The caller
+ * frees with costs_free and, if `report` is not NULL, with profile_report_free.
+ *
+ * - Nodes that are equal in operator, shapes, dtypes, attributes, rows and coldness are measured once.
+ * - Updates and norms of parameters cost time by their size, and are measured at three sizes for any model.
+ * - On a processor, large GEMMs, attention and heads are measured on a part of their tokens or vocabulary (points.h).
+ * - Noisy values in the cache (cache.h) are measured again, and the lower time is kept.
+ * - On a device with memory of its own, updates are also measured in the host tier, if policies may place them there.
+ * - On a processor, nodes are measured in the order of the graph (graph_walk.h), in at most PROFILE_MEMORY_BYTES of
+ *   memory or one operator's, if that is larger.
+ * - On other devices they are measured one at a time, with operands and up to 256 MiB of copies (operator_bench.h), or
+ *   fewer if there is less memory. While values are made, one more operand is in memory. */
 enum status profile_model(const struct backend *backend, const struct graph *graph, struct cluster *cluster,
                           const struct profile_options *options, struct costs *out, struct profile_report *report);
 

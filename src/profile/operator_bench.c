@@ -161,7 +161,7 @@ void operator_values_scalars(const struct node *node, double scalars[SCALAR_COUN
     scalars[SCALAR_NEW_TOKENS] = (double)tokens;
 }
 
-enum { LINE_BYTES = 64 /* or more, of which the rest is written to again */ };
+enum { LINE_BYTES = 64 /* or more; the rest of a line is written again */ };
 
 #if defined(__x86_64__)
 

@@ -33,9 +33,9 @@ void operands_find(const struct graph *graph, const struct node *node, struct op
 /* By tensor id: whether nodes of a later phase than the one that makes it read its bytes. The caller frees with
  * mem_free; NULL without memory. */
 bool *operands_kept(const struct graph *graph);
-/* Bits of the storages that are in no cache when a step that goes through more bytes than these hold comes to the node:
- * the cold ones, and the memory of outputs that are kept for another phase, which was last in use as long ago. Memory
- * of shorter lives is taken again soon. */
+/* Bits of the storages that are in no cache when a step reaches the node, if the step touches more bytes than the
+ * caches hold. They are the cold storages, and the memory of outputs that are kept for another phase, which was last in
+ * use as long ago. Memory with a shorter life is reused soon. */
 uint32_t operands_out_of_caches(const struct operands *operands, const bool *kept);
 
 /* NULL for an operand that is left out. */
@@ -53,7 +53,7 @@ const char *operator_key(const struct operands *operands, struct scratch *memory
 
 /* Fills all of a tensor of `node` with the operator's examples (op_example). */
 void operator_values_fill(const struct node *node, const struct tensor *tensor, void *to);
-/* Of a training step, and of decoding in the middle of its cache. */
+/* Values for a training step, and for decoding in the middle of its cache. */
 void operator_values_scalars(const struct node *node, double scalars[SCALAR_COUNT]);
 
 /* Takes bytes out of the processor's caches, as they are when a step comes to them: reading others instead replaces
@@ -61,7 +61,7 @@ void operator_values_scalars(const struct node *node, double scalars[SCALAR_COUN
 
 /* Whether this processor can. */
 bool evict_possible(void);
-/* They keep their values. Where it is not possible nothing happens. */
+/* Evicts the bytes from the caches; they keep their values. Does nothing if that is impossible. */
 void evict(const void *from, int64_t bytes);
 
 /* Times calls of a backend: on a processor by the clock around them, on a device by its own clock between two events of
@@ -86,8 +86,7 @@ enum status work_clock_time(const struct work_clock *clock, work_call *work, voi
 /* Blocks until all work queued on the clock's stream is done. */
 enum status work_clock_finish(const struct work_clock *clock);
 
-/* Memory that benches use one after the other: it grows to what the largest takes. Zero-initialise; bench_memory_free.
- */
+/* Memory that benches use in turn: it grows to the largest need. Zero-initialise; bench_memory_free. */
 struct bench_memory {
     struct arena arena;
     int64_t
@@ -111,10 +110,10 @@ struct operator_bench {
     int64_t flush_offset, flush_bytes; /* what is read, or on a device cleared, before the first call */
 };
 
-/* Makes the kernel ready and fills its operands, in the backend's device tier. Those that are cold are taken out of the
- * caches before each call (`evicts`), or else have several copies, which calls use in turn, and which are out
- * of the caches at first, so that a copy is in none when its turn comes. The bench uses the memory until the next one
- * is opened in it. The backend's threads must be set before. FAILED without memory; what backend_kernel_create says. */
+/* Prepares the kernel and fills its operands, in the backend's device tier. With `evicts`, cold operands are taken out
+ * of the caches before each call. Otherwise they have several copies, which calls use in turn, so that a copy is in no
+ * cache when its turn comes. The bench uses the memory until the next one is opened in it. The caller has set the
+ * backend's threads. FAILED if out of memory; errors of backend_kernel_create. */
 enum status operator_bench_open(const struct backend *backend, const struct operands *operands, bool evicts,
                                 struct bench_memory *memory, struct operator_bench *out);
 void operator_bench_close(struct operator_bench *bench);

@@ -21,7 +21,7 @@ static bool belongs_to_parameter(const struct tensor *tensor) {
     return tensor->kind == TENSOR_GRADIENT || tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_STATE;
 }
 
-/* What the operator makes of the gradient. */
+/* Resizes the results that the operator makes of the gradient. */
 static void resize_results(struct node *node) {
     struct shape shapes[OP_OUTPUTS_MAX] = {{0}};
     BUG_IF(node->op->infer(node, shapes) != STATUS_OK, "%s of another size: %s", node->op->name, status_message());
@@ -77,7 +77,7 @@ static struct parts product_parts(const struct node *node, double large_flops) {
     return 2 * tokens <= tokens_of(node) ? two_parts(tokens) : (struct parts){0};
 }
 
-/* Attention's work follows the square of the tokens. Of a part of the queries it is measured whole. */
+/* Attention's work follows the square of the tokens. For a part of the queries it is measured whole. */
 static struct parts attention_parts(const struct node *node, double large_flops) {
     if (((const struct attention_attributes *)node->attributes)->queries.parts > 1) return (struct parts){0};
     int64_t length = micro_batch_of(node)->dims[1];
@@ -186,7 +186,7 @@ double parts_seconds(const struct operands *operands, const struct parts *parts,
 enum {
     ELEMENT_BYTES = 4 * 4,
     PASSES_MAX = 3,
-    CALLS_MIN = 2 /* of a measurement, the first of which does not count */
+    CALLS_MIN = 2 /* calls of a measurement, the first of which does not count */
 };
 
 void points_free(struct points *points) {

@@ -33,8 +33,8 @@ struct part {
  * - two parts: on the line through them at W;
  * - one part: in proportion to W; the same where the operator has no FLOPs (an embedding reads the rows of its tokens,
  *   however many others there are).
- * GEMMs and attention have two, since a part of what they do (packing weights, adding gradients) does not depend on
- * the tokens; the head has one, as it works tile by tile. */
+ * GEMMs and attention have two, since a part of their work (packing weights, adding gradients) does not depend on the
+ * tokens. The head has one, since it works tile by tile. */
 struct parts {
     int count;
     struct part part[PARTS_MAX]; /* the smaller one first */
@@ -58,7 +58,7 @@ double parts_seconds(const struct operands *operands, const struct parts *parts,
 struct point {
     const char *key; /* operator_key */
     struct operands operands;
-    struct part part; /* that is measured; all zero: the operator as it is */
+    struct part part; /* the measured part; all zero: the operator as it is */
     double work;      /* bytes plus FLOPs of a call, by which measurements are ordered */
     struct measurement measurement;
 };
@@ -74,7 +74,7 @@ struct points {
 };
 void points_free(struct points *points);
 
-/* Where a node's points are in the list: one for the operator as it is, or one for each of its parts. */
+/* The places of a node's points in the list: one for the operator as it is, or one for each of its parts. */
 struct point_set {
     int32_t at[PARTS_MAX];
     struct parts parts;
@@ -92,9 +92,9 @@ struct measurement points_cost(const struct points *points, const struct operand
 /* Whether a point has no time, or a noisy one. */
 bool point_lacks(const struct point *point);
 
-/* Measures the points that the cache lacks, or has noisy values of, and puts them there: first those that are measured
- * in the order of the graph, then others, small ones first, each with an equal share of the time until `end_ns`
- * (clock.h), but at least one call; then noisy ones again while time is left. Counts them in *measured. The backend's
- * threads must be set before. */
+/* Measures the points that are missing or noisy in the cache, and puts them there. Points that are measured in the
+ * order of the graph come first. The others follow, small ones first, each with an equal share of the time until
+ * `end_ns` (clock.h), but at least one call. Noisy ones are measured again while time is left. Counts them in
+ * *measured. The caller has set the backend's threads. */
 enum status points_measure(struct points *points, const struct backend *backend, struct profile_cache *cache,
                            int64_t end_ns, int32_t *measured);

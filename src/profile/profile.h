@@ -1,11 +1,17 @@
 /* Measures the machine, through the backend that will compute: seconds of operators, rates, slowdowns.
  *
- * Files, in the order to read them: profile (this); model: the costs of a model's operators; measurement: repeated
- * times, their spread, and several measurements at once; cache: measurements kept in a file; operator_bench: an
- * operator, its operands and their values, timed by itself; points: what is to be measured for a graph, updates by size
- * and large operators by parts; graph_walk: points measured in the graph's order; machine_rates: GEMMs, copies between
- * tiers and the cost of an instruction; rate_work: repeated work of each activity, and how activities slow each other
- * down; link_rates: messages between ranks; described_device: costs without measuring. */
+ * Files, in the order to read them:
+ *   profile: this file;
+ *   model: the costs of a model's operators;
+ *   measurement: repeated times, their spread, and several measurements at once;
+ *   cache: measurements kept in a file;
+ *   operator_bench: an operator, its operands and their values, timed alone;
+ *   points: measurements that a graph needs, updates by size and large operators by parts;
+ *   graph_walk: points measured in the graph's order;
+ *   machine_rates: GEMMs, copies between tiers and the cost of an instruction;
+ *   rate_work: repeated work of each activity, and how activities slow each other down;
+ *   link_rates: messages between ranks;
+ *   described_device: costs without measuring. */
 #pragma once
 
 #include "backend/backend.h"

@@ -11,8 +11,8 @@
 #define RATE_WORK_PIECE_BYTES ((int64_t)4 << 20)
 #define RATE_WORK_BLOCK_BYTES ((int64_t)16 << 20)
 
-/* How often each activity alone and each pair is measured, apart in time, a pair of which two rounds agree within 5%
- * not again; the least counts. */
+/* Each activity and each pair is measured this often, at different times; the minimum counts. A pair is not measured
+ * again if two rounds agree within 5%. */
 enum { SLOWDOWN_ROUNDS = 3 };
 
 enum {
@@ -159,10 +159,11 @@ enum status rate_work_run(struct rate_work *work) {
 enum { RACERS = 2, ROUNDS_MIN = 2 };
 static const double INTERVAL_MAX_S = 0.007, SAME = 0.05;
 
-/* Concurrent works. Each begins when all are ready and goes on until all have been timed, so that none is timed alone.
- * The first works without pause, as the compute stream does. The second pauses after each piece for as long as the
- * piece took, as streams do that wait for others: the system gives a thread that slept a processor at once, but one
- * that never sleeps only its share, and copies concurrent with GEMMs would seem to take three times as long. */
+/* Concurrent works. Each begins when all are ready and continues until all have been timed, so that none is timed
+ * alone. The first works without pause, as the compute stream does. The second pauses after each piece for as long as
+ * the piece took, as streams that wait for others do. The system schedules a thread that slept at once, but gives a
+ * thread that never sleeps only its share. Without the pauses, copies concurrent with GEMMs would seem to take three
+ * times as long. */
 struct race {
     pthread_barrier_t start;
     atomic_int unfinished;

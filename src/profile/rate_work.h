@@ -62,8 +62,8 @@ int slowdown_races(const bool present[ACTIVITY_COUNT]);
  * works for up to 7 ms in two threads, as the runner's workers do: each with compute threads of its own, and the
  * second at work half of the time. With t the time of a piece and f the part of the time that the other was at work,
  *     slowdown = 1 + (t_beside / t_alone - 1) / f.
- * Of two copies in memory one goes to the device and the other from it, as programs have them; that two reads or two
- * writes of the disk are concurrent no program has. Goes beyond the
- * machine's allowance only so far that each is measured once. */
+ * Two concurrent copies in memory have opposite directions, to and from the device, as in programs. Pairs of reads or
+ * of writes of the disk do not occur in programs. Exceeds the machine's time allowance only until each pair has been
+ * measured once. */
 enum status slowdown_measure(const struct rate_machine *machine, const bool present[ACTIVITY_COUNT],
                              struct cluster_rates *rates);
