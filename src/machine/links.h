@@ -77,7 +77,7 @@ bool links_flat_differs(const struct mesh *mesh, const struct comm_group *group,
  *
  * A hierarchical operation has ceil(log2 of the group's length along the axis) phases. A flat one has as many as
  * messages: the other ranks along the axis, or across nodes those of all other nodes. An all-reduce has twice as many.
- * The ranks of a node share the rate across nodes, so with twice as many ranks in a node each has half of it (Thakur,
+ * The ranks of a node share the rate across nodes, so with twice as many ranks in a node each has half of it. (Thakur,
  * Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", 2005: recursive halving and
  * doubling, and pairwise exchange, with the latency and the rate of each axis).
  *
