@@ -1,14 +1,13 @@
-/* Operations between ranks, as data: who holds which lanes, in which order sums are added, and what each rank does. A
- * rank is one process with one device. Plans, programs, proofs and simulations have all of it without ranks; src/comm
- * executes it.
+/* Collectives as data: each rank's lanes, the order of sums, and each rank's steps. A rank is one process with one
+ * device. Plans, programs, proofs and simulations have all of it without ranks; src/comm executes it.
  *
  * OPERATIONS work on one buffer, `data`, cut into one block for each rank of the group, in the group's order unless
  * `owner` says another (comm_spec_block tells where blocks lie). All-to-all has a second buffer, all-gather may.
- *     all-gather       before: my block is valid           after: all blocks are valid
- *     reduce-scatter   before: all blocks are valid        after: my block holds the sum, the others are undefined
- *     all-reduce       before: all blocks are valid        after: all blocks hold the sum
- *     broadcast        before: the root's data is valid    after: everybody's is (one block: all of it)
- *     all-to-all       block i of `data` goes to rank i of the group; block j of `out` comes from rank j
+ *   - all-gather       before: my block is valid           after: all blocks are valid
+ *   - reduce-scatter   before: all blocks are valid        after: my block holds the sum, the others are undefined
+ *   - all-reduce       before: all blocks are valid        after: all blocks hold the sum
+ *   - broadcast        before: the root's data is valid    after: everybody's is (one block: all of it)
+ *   - all-to-all       block i of `data` goes to rank i of the group; block j of `out` comes from rank j
  *
  * SUMS are of fp32 and have one order, whatever the number of ranks: that of a tree (lane_tree.h) whose leaves are the
  * group's ranks, which lane_tree_top cuts from the recipe's lanes. A rank that holds several lanes adds them before, by
@@ -16,8 +15,8 @@
  * zeros: those would turn -0 into 0. With `round_bf16` every edge of the tree rounds to bf16, also within a rank or a
  * node, and values travel as bf16. With `round_sum` an all-reduce rounds the sum too, and gathers it as bf16.
  *
- * ALGORITHMS (schedule.h). Hierarchical: a reduction halves along the tree: in each of its ceil(log2 ranks) phases
- * a rank sends the half that its partner keeps. A gather runs the same phases backwards, along a tree of nodes over
+ * ALGORITHMS (schedule.h). Hierarchical: a reduction halves along the tree: in each of its ceil(log2 ranks) phases a
+ * rank sends the half that its partner keeps. A gather runs the same phases backwards, along a tree of nodes over
  * ranks. So a reduction is first within nodes, then across them, and a gather the other way round. Flat: one phase, in
  * which each block goes from every rank to its owner, who adds by the same tree, or from its owner to every rank. Ranks
  * of one node whose data lies in shared segments send each other nothing: each reads the others' data in place, all at
@@ -47,7 +46,7 @@ struct mesh {
     int nodes, per_node;
 };
 
-/* Where two ranks are apart: within a node, or across nodes. */
+/* The axis between two ranks: within a node, or across nodes. */
 enum mesh_axis { MESH_IN_NODE, MESH_ACROSS, MESH_AXES };
 
 /* Some ranks, in ascending order: first + i * stride for i < count. */

@@ -12,7 +12,7 @@ int lane_levels(int leaves) {
     return levels;
 }
 
-/* What is being cut into halves: first units of `unit_lanes` (nodes), then the lanes of one. */
+/* The units that are cut into halves: first units of `unit_lanes` (nodes), then the lanes of one unit. */
 struct builder {
     struct lane_tree *tree;
     int node_level; /* the level of a node's root that stands deepest */

@@ -76,7 +76,7 @@ void lane_round(float *values, int64_t count);
 void lane_pack_bf16(uint16_t *to, const float *from, int64_t count);
 void lane_unpack_bf16(float *to, const uint16_t *from, int64_t count);
 
-/* What a lane has: fp32, or where `packed` is not NULL values that were rounded on their edge already. */
+/* A lane's values: fp32, or already rounded on their edge if `packed` is not NULL. */
 struct lane_values {
     const float *plain;
     const uint16_t *packed; /* bf16 */

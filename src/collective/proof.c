@@ -3,7 +3,7 @@
 #include "collective/symbols.h"
 #include "collective/walk.h"
 
-/* What a rank writes of its own data, or reads of another's, at a step. */
+/* A rank's write of its own data, or read of another's, at a step. */
 struct data_access {
     int rank, owner;
     size_t step;
@@ -20,7 +20,7 @@ struct proof {
 
 /* ---- data read in place ---- */
 
-/* What the message at `index` writes: where it lies in staging, when it is merged. */
+/* Adds the write of the message at `index`: its bytes in staging, or, when merged, in the data. */
 static enum status add_message(struct proof *proof, int rank, size_t step, int index, bool merged) {
     const struct comm_schedule *schedule = proof->walk.of[rank].schedule;
     const struct schedule_message *message = &schedule->messages.items[index];

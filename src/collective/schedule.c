@@ -23,7 +23,8 @@ static inline struct comm_range maker_block(const struct schedule_maker *maker, 
     return comm_spec_block(maker->spec, block);
 }
 
-/* Where what is gathered is sent from and received: in staging where sums travel as bf16, which are packed then. */
+/* The place from which gathered data is sent, and where it is received: in staging if sums travel as bf16, which are
+ * packed then. */
 static inline enum schedule_place maker_gather_place(const struct schedule_maker *maker) {
     return maker->spec->kind == COMM_ALL_REDUCE && maker->spec->round_sum ? PLACE_STAGING : PLACE_DATA;
 }
@@ -388,8 +389,8 @@ static bool is_empty(const struct schedule_maker *maker, int position) {
     return maker->spec->empty && maker->spec->empty[position];
 }
 
-/* A transfer with each far rank, which is another for every rank at a time: of `block`, or of the peer's own, or of the
- * one of its number. What is received of one block are leaves of its sum, which empty ranks lack. */
+/* A transfer with each far rank, one partner at a time: of `block`, of the peer's own block, or of the block with the
+ * peer's number. Received parts of one block are leaves of its sum; empty ranks have none. */
 enum { PEERS_OWN = -1, PEERS_NUMBER = -2 };
 
 static enum status add_far_transfers(struct schedule_maker *maker, const struct flat *flat, bool receive,
@@ -514,7 +515,7 @@ static enum status make_gather(struct schedule_maker *maker) {
     return maker->spec->flat ? schedule_gather_flat(maker) : schedule_gather_along_tree(maker);
 }
 
-/* What is gathered as bf16 is so on its owner too. */
+/* Data that is gathered as bf16 is rounded on its owner too. */
 static enum status round_own_block(struct schedule_maker *maker) {
     int own = maker->owned[maker->me];
     struct comm_range range = own >= 0 ? maker_block(maker, own) : (struct comm_range){0, 0};

@@ -1,14 +1,14 @@
-/* What schedules are put together from. */
+/* Building blocks of schedules. */
 #pragma once
 
 #include "base/base.h"
 #include "collective/collective.h"
 
-/* An operation as one rank's list of steps: who sends what to whom, what is added where, and who waits for whom. A pure
- * function of the specification and the mesh, so that plans, proofs and simulations have it without ranks.
+/* An operation as one rank's list of steps: sends, sums and waits. A pure function of the specification and the mesh,
+ * so that plans, proofs and simulations have it without ranks.
  *
- * Each block has at every node of a tree one holder among the ranks below. At the root that is the block's owner; at
- * a child it is the same rank where that is below the child, and else the rank across: the i-th rank of one side stands
+ * Each block has at every node of a tree one holder among the ranks below. At the root that is the block's owner; at a
+ * child it is the same rank where that is below the child, and else the rank across: the i-th rank of one side stands
  * across from the i-th of the other (modulo the side's size). Up the tree this is a reduction by recursive halving: at
  * each node the holders of one side send to those of the other. Down the tree it is a gather by recursive doubling. At
  * each inner node each block travels once, so an operation moves (ranks - 1) times its bytes, in as many phases as the
@@ -62,7 +62,7 @@ enum step_kind {
     STEP_MEET    /* wait until the ranks [first, first + count) have arrived at meeting `index` */
 };
 
-/* Which operand of a sum is the own value. */
+/* The operand of a sum that is the rank's own value. */
 enum merge_side { MERGE_MINE_LEFT, MERGE_MINE_RIGHT, MERGE_MINE_ABSENT };
 
 struct schedule_step {

@@ -14,7 +14,7 @@ static symbol mix(symbol a, symbol b) {
     return ((x ^ x >> 29) | 4) & ~(symbol)1;
 }
 
-/* What a rank has of a segment of its own. */
+/* The symbol of a rank's own segment. */
 static symbol symbol_leaf(int rank, int segment) { return mix((symbol)rank + 1, (symbol)segment + 1); }
 static symbol symbol_rounded(symbol v) { return v & 1 || v == SYMBOL_NOTHING ? v : mix(v, 'r') | 1; }
 static symbol add(symbol left, symbol right, bool round) {
@@ -95,7 +95,7 @@ static enum status check_free(const struct symbols *symbols, const struct walked
     return STATUS_OK;
 }
 
-/* The same of what a message moves from or to. */
+/* The same for the source or destination of a message. */
 static enum status check_message_free(const struct symbols *symbols, const struct walked_step *at, int index,
                                       bool writes) {
     const struct comm_schedule *schedule = schedule_of(symbols, at->rank);
@@ -199,7 +199,7 @@ static enum status merge_message(const struct symbols *symbols, const struct wal
     return STATUS_OK;
 }
 
-/* What the transfer brought of a segment. */
+/* The symbol of a segment that the transfer brought. */
 static symbol brought(const struct symbols *symbols, int rank, const struct schedule_transfer *transfer, int segment) {
     for (int m = transfer->first_message; m < transfer->first_message + transfer->messages; m++) {
         const struct message_symbols *message = &symbols->of[rank].messages[m];
@@ -210,7 +210,7 @@ static symbol brought(const struct symbols *symbols, int rank, const struct sche
     return SYMBOL_NOTHING;
 }
 
-/* The value of a node of the tree, from what each leaf has. */
+/* The value of a node of the tree, from the leaves' values. */
 static symbol symbols_add_up(const struct symbols *symbols, int index, const symbol *leaves) {
     const struct lane_node *node = &symbols->tree.node[index];
     bool round = symbols->spec->round_bf16;
@@ -312,7 +312,7 @@ static enum status begin_rank(struct symbols *symbols, int r) {
     return STATUS_OK;
 }
 
-/* Of all ranks, all data NOTHING. The caller frees, also after a failure. */
+/* Creates symbols for all ranks, all data NOTHING. The caller frees, also after a failure. */
 static enum status symbols_create(const struct schedule_walk *walk, const struct comm_spec *spec, struct symbols *out) {
     *out = (struct symbols){.walk = walk, .spec = spec};
     TRY(scratch_items(&out->memory, &out->of, (size_t)walk->ranks));
@@ -348,7 +348,7 @@ static int block_of(const struct symbols *symbols, int segment) {
     return block;
 }
 
-/* What a rank has in the beginning. */
+/* A rank's value at the beginning. */
 static symbol first_value(const struct symbols *symbols, const struct comm_spec *spec, int rank, int segment) {
     if (is_reduction(symbols) && spec->empty && spec->empty[rank]) return SYMBOL_NOTHING;
     if (is_reduction(symbols) || spec->kind == COMM_ALL_TO_ALL) return symbol_leaf(rank, segment);
@@ -363,7 +363,7 @@ static symbol sum_of(const struct symbols *symbols, int segment, symbol *leaves)
     return symbols->spec->round_sum ? symbol_rounded(sum) : sum;
 }
 
-/* What it must have in the end; nothing: that is undefined. */
+/* The value that it must have at the end; NOTHING if that is undefined. */
 static symbol last_value(const struct symbols *symbols, int rank, int segment, symbol *leaves) {
     int block = block_of(symbols, segment);
     if (symbols->spec->kind == COMM_REDUCE_SCATTER && owner_of(symbols, block) != rank) return SYMBOL_NOTHING;

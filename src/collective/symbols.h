@@ -28,10 +28,10 @@ struct symbols {
     struct rank_symbols *of;      /* by position */
     struct lane_tree tree;        /* reductions */
     bool *absent;
-    struct scratch memory; /* of what is by rank */
+    struct scratch memory; /* of the arrays by rank */
 };
 
-/* What the data of an operation comes to: its steps executed on symbols. For schedule_proof alone. */
+/* The result of an operation's steps, executed on symbols. Private to schedule_proof. */
 
 /* Executes the steps in the walk's order, on a number for each range of bytes that depends on where it comes from and
  * on all that was added to it. FAILED where a rank uses bytes that are on their way, or ends with others than the

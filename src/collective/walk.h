@@ -27,7 +27,7 @@ struct schedule_walk {
     int ranks;
     struct rank_walk *of;
     VEC(struct walked_step) order; /* one in which the steps may be taken */
-    struct scratch memory;         /* of what is by rank */
+    struct scratch memory;         /* of the arrays by rank */
 };
 
 /* FAILED, naming the rank, where transfers do not match or a rank waits for ever. The caller frees, also then. */
