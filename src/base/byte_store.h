@@ -4,8 +4,8 @@
 #include "base/base.h"
 
 struct byte_store {
-    /* Copies [offset, offset + bytes) of what `key` names to memory, or memory there. FAILED when it cannot. One call
-     * at a time. */
+    /* Copies [offset, offset + bytes) of the data that `key` names to memory, or memory there. FAILED if it cannot. One
+     * call at a time. */
     enum status (*read)(void *payload, const void *key, int64_t offset, int64_t bytes, void *to);
     enum status (*write)(void *payload, const void *key, int64_t offset, int64_t bytes, const void *from);
     void *payload;

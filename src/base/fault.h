@@ -1,7 +1,7 @@
-/* Fault injection: tests make the n-th allocation or file operation fail and check what follows. FAULT_SUBMIT is a
- * thread started or a request handed to the kernel's ring, FAULT_DEVICE a call of a device's runtime or libraries (of
- * those that tests have in their place), FAULT_COMM an operation between ranks that is started; FAULT_SHORT and
- * FAULT_SLOW do not fail: a transfer moves less than was asked for, or is late.
+/* Fault injection: tests make the n-th allocation or file operation fail and check what follows. FAULT_SUBMIT: a thread
+ * is started or a request goes to the kernel's ring. FAULT_DEVICE: a call of a device's runtime or libraries (or the
+ * tests' substitutes). FAULT_COMM: a collective is started. FAULT_SHORT and FAULT_SLOW do not fail: a transfer moves
+ * fewer bytes than requested, or is late.
  *
  * Disarmed (the normal state) a fault point costs one relaxed atomic load and increment. Counters run in every build,
  * so that tests can also count allocations. */

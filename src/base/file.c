@@ -14,8 +14,9 @@
  * fast on the machines of bench/RESULTS.md. */
 enum { FILE_PIECE_BYTES = 1 << 20 };
 
-/* Enough that the disk has pieces left while the owner waits for a processor that is busy with a step: on a loaded
- * machine a checkpoint took 2.3 times a plain write with four, 1.4 times with eight (medians). */
+/* Enough pieces that the disk stays busy while the owner waits for a processor that executes a step. On a loaded
+ * machine, a checkpoint took 2.3 times as long as a plain write with four pieces, and 1.4 times with eight
+ * (medians). */
 enum { PIECES = 8, ALIGNMENT = 4096 /* of memory, past the page cache */ };
 
 struct file_behind {
@@ -429,8 +430,8 @@ static void remove_left(const char *beside) {
     close(file);
 }
 
-/* Each path has one temporary file, so that the next write replaces what a killed process left. `lock` is held on it.
- * Where another process is writing there, or the file system has no locks, it has a name of its own and no lock: -1. */
+/* Each path has one temporary file, so that the next write replaces the rest of a killed process. `lock` is held on it.
+ * If another process is writing there, or the file system has no locks, the file has a unique name and no lock: -1. */
 static char *take_temporary(const char *path, int *lock) {
     const char *name = path_name(path);
     char *beside = mem_format("%.*s%s%016" PRIx64, (int)(name - path), path, file_temporary_prefix,

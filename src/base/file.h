@@ -47,7 +47,7 @@ enum status file_writer_open_part(const char *path, uint64_t offset, struct file
  * before the first write; without memory or a thread it fails as a write does. */
 void file_writer_pass_cache(struct file_writer *writer);
 void file_writer_write(struct file_writer *writer, const void *data, size_t bytes);
-/* What follows goes to this place of the file: in a part of one, which is written through the page cache. */
+/* Continues writing at this offset of the file; for a part of a file, which is written through the page cache. */
 void file_writer_seek(struct file_writer *writer, uint64_t offset);
 void file_writer_print(struct file_writer *writer, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Hands what is buffered to the file, so that those who read it see it. The writer's status. */

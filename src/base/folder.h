@@ -18,15 +18,14 @@ enum status folder_create_one(const char *path);
 enum status folder_sync_parent(const char *path);
 /* Removes a directory and all below it; a missing one is success. Does not follow links. */
 enum status folder_remove(const char *path);
-/* Publishes a finished directory under its name in one step: syncs `from` and the directories below (files are synced
- * by file_writer_close and all that is built on it), renames it to `to` (which must not exist, or be an empty
- * directory) and syncs the parent. On failure both are as they were, or, where only the last sync failed, the directory
- * is at `to`. */
+/* Publishes a finished directory under its name in one step: syncs `from` and the directories below, renames it to `to`
+ * and syncs the parent. `to` must not exist, or be an empty directory. Files have been synced by file_writer_close. On
+ * failure both are unchanged, or, if only the last sync failed, the directory is at `to`. */
 enum status folder_publish(const char *from, const char *to);
 
-/* Takes an existing directory for this process until the descriptor is closed (a process that ends lets go of it).
- * BAD_INPUT when it cannot be opened or another process has it. Where the file system has no locks the directory is
- * only open, and `*locked` (which may be NULL) becomes false. */
+/* Locks an existing directory for this process until the descriptor is closed; a process that ends releases it.
+ * BAD_INPUT if it cannot be opened or another process has it. If the file system has no locks, the directory is only
+ * opened, and `*locked` (which may be NULL) becomes false. */
 enum status folder_lock(const char *path, int *descriptor, bool *locked);
 /* Whether a path leads to the directory that is open, and not to another one or to nothing. */
 bool folder_is_at(const char *path, int descriptor);
@@ -45,7 +44,7 @@ char *path_join(const char *folder, const char *name);
  * that does not fit is returned without quotes. */
 enum { PATH_SHELL_BYTES = 1024 };
 const char *path_for_shell(const char *path, char text[PATH_SHELL_BYTES]);
-/* What stands behind the last slash of a path. */
+/* The part of a path after the last slash. */
 const char *path_name(const char *path);
 /* Whether it ends so: path_ends("a/b.txt", ".txt"). */
 bool path_ends(const char *path, const char *suffix);

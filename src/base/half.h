@@ -23,9 +23,9 @@ static inline uint16_t bf16_from_float(float value) {
     return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-/* fp32 as two halves of 16 bits: the upper one is the number in bf16, rounded to nearest, of two as near the one away
- * from zero; the lower one has the number's lower bits, which as a signed number are what is to be added to the bf16's.
- * A NaN stays one. */
+/* Splits an fp32 number into two halves of 16 bits. The upper half is the number in bf16, rounded to nearest, ties away
+ * from zero. The lower half has the number's lower bits: as a signed integer, it is added to the upper half's bits to
+ * restore the number. A NaN stays a NaN. */
 static inline void float_split(float value, uint16_t *upper, uint16_t *lower) {
     uint32_t bits = float_bits(value), nan = 0u - ((bits & 0x7fffffffu) > 0x7f800000u);
     bits = (bits & ~nan) | ((bits | 0x400000u) & nan & 0xffff0000u);

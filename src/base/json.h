@@ -19,9 +19,9 @@ enum status json_parse_object(const char *name, const char *text, size_t bytes, 
 /* The field's value; NULL where it is absent or null. */
 const json_t *json_present(const json_t *object, const char *field);
 
-/* Fields of an object. Each fails with BAD_INPUT "FILE: FIELD: what is wrong" when the field is of another type or out
- * of range; for a number that is, the nearest legal one is the hint. A missing field (or null) leaves *out as it is:
- * set the default first, or use json_require before. */
+/* Fields of an object. Each fails with BAD_INPUT "FILE: FIELD: what is wrong" if the field has another type or is out
+ * of range. For a number out of range, the hint is the nearest legal one. A missing field (or null) leaves *out
+ * unchanged: set the default first, or use json_require before. */
 enum status json_require(const char *file, const json_t *object, const char *field);
 enum status json_read_int(const char *file, const json_t *object, const char *field, int64_t min, int64_t max,
                           int64_t *out);
@@ -38,7 +38,7 @@ enum status json_refuse_unknown(const char *file, const char *where, const json_
 struct json_renamed {
     const char *before, *now;
 };
-/* The name now of what an older version calls `before`. */
+/* The current name of a field that older versions call `before`. */
 const char *json_name_now(const struct json_renamed *renamed, size_t count, const char *before);
 /* Renames the keys of an object that an older version wrote. BAD_INPUT "FILE: WHEREkey: unknown field" for a name that
  * the older version lacks. */
@@ -57,8 +57,8 @@ enum status json_write(const char *path, const json_t *value);
 enum status json_write_summed(const char *path, const json_t *value, struct file_sums *sums);
 /* The same on one line, numbers with `digits` digits: for files that are large and read by programs. */
 enum status json_write_compact(const char *path, const json_t *value, int digits);
-/* Add a value to an object or an array. Without it, or without memory, the whole is dropped and becomes NULL, which
- * further calls leave as it is: whoever builds one looks at it once, at the end. */
+/* Add a value to an object or an array. If the value is NULL or memory runs out, the whole object is freed and becomes
+ * NULL, which further calls leave as it is. So callers check once, at the end. */
 void json_put(json_t **object, const char *key, json_t *value);
 void json_push(json_t **array, json_t *value);
 /* The value, unless part of it could not be made: then NULL, and the value is dropped. */

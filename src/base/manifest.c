@@ -202,7 +202,7 @@ static bool read_hash(const json_t *value, uint64_t *out) {
     return sscanf(text, "%" SCNx64, out) == 1;
 }
 
-/* Of a file in this very directory, which the checks may open. */
+/* Whether the name is that of a file in this directory, which the checks may open. */
 static bool is_part(const char *name, size_t length) {
     return length > 0 && !(length <= 2 && strncmp(name, "..", length) == 0);
 }
@@ -334,7 +334,7 @@ static enum status add_block(struct manifest_findings *out, const struct manifes
                                   .block_bytes = file->sums.block_bytes});
 }
 
-/* What is read where. */
+/* The parts of the files to read. */
 struct verification {
     const char *folder;
     struct manifest_share share;

@@ -13,7 +13,7 @@
 /* Checksums of a file by blocks of 64 MiB, made while its bytes are written: XXH3 (64 bits) of each block. Blocks lie
  * at fixed places, so several processes may each write some blocks of a file and make the checksums of those. */
 
-/* Of a block, and the least that a manifest may have (a page: tests cut small files into many blocks). */
+/* Bytes of a block, and the minimum that a manifest may have (a page: tests cut small files into many blocks). */
 enum { FILE_BLOCK_BYTES = 64 << 20, FILE_BLOCK_BYTES_MIN = 4096 };
 
 /* Blocks that a file of so many bytes has; the last one may be shorter. */
@@ -29,7 +29,7 @@ struct file_range {
 struct file_sums {
     uint64_t block_bytes;            /* FILE_BLOCK_BYTES, unless set after file_sums_begin */
     uint64_t bytes;                  /* that were added */
-    VEC(uint64_t) blocks;            /* those that are whole; after file_sums_end also the last one */
+    VEC(uint64_t) blocks;            /* complete blocks; after file_sums_end also the last one */
     struct XXH3_state_s *unfinished; /* of the block that is not whole */
     enum status status;              /* the first failure; sticks */
 };

@@ -64,8 +64,8 @@ uint64_t random_permute(uint64_t seed, uint32_t round, uint64_t index, uint64_t 
 /* Many normals at once in vectors, with the values of random_normal.
  *
  * libm's log and cos take three quarters of a draw. Here both are series over a whole block, whose result is within
- * TOLERANCE of what libm gives; it is kept where all numbers within that distance round to the same float, and drawn
- * again by random_normal elsewhere: once in 80,000 draws. */
+ * TOLERANCE of libm's. It is kept if all numbers within that distance round to the same float. Otherwise random_normal
+ * draws it again: once in 80,000 draws. */
 
 enum { BLOCK = 256 }; /* draws: what is between the loops below stays in the first-level cache */
 
@@ -87,7 +87,7 @@ static inline double double_from_bits53(uint32_t high, uint32_t low) {
     return double_from_u32(high) * 0x1p21 + double_from_u32(low >> 11);
 }
 
-/* What random_block gives for each draw of a block. */
+/* Bits of random_block for each draw of a block. */
 struct bits {
     _Alignas(64) uint32_t c0[BLOCK], c1[BLOCK], c2[BLOCK], c3[BLOCK];
 };

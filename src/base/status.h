@@ -64,8 +64,8 @@ enum status status_of_signal(int signal);
         enum status try_status_ = (expression);                                                                        \
         if (try_status_ != STATUS_OK) return try_status_;                                                              \
     } while (0)
-/* Where what is to be freed cannot free itself (AUTO, base/mem.h): on failure, sets `variable` and jumps. What the
- * label frees starts out empty, so that it can be freed from any point.
+/* On failure, sets `variable` and jumps. For variables that cannot free themselves (AUTO, base/mem.h). They start out
+ * empty, so that the label can free them from any point.
  *
  *         struct vec words = {0};
  *         enum status status;

@@ -77,7 +77,7 @@ static struct {
     progress_listener *listener;
     void *payload;
     struct progress work;
-    int depth; /* of work within work, of which only the outermost is told */
+    int depth; /* nesting of work; only the outermost is reported */
 } state;
 static _Thread_local bool muted;
 

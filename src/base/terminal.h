@@ -66,7 +66,7 @@ void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 typedef void log_listener(bool warning, const char *text);
 void log_listen(log_listener *listener);
 
-/* What a program does before anything else, `ballast` and benchmarks alike. */
+/* Start-up work of every program, `ballast` and benchmarks alike. */
 
 /* Opens /dev/null on each of the descriptors 0 to 2 that is closed: otherwise the next file that is opened gets that
  * number, and what is printed goes into it. It is opened against its direction (0 for writing, 1 and 2 for reading), so

@@ -157,7 +157,7 @@ size_t utf8_valid_bytes(const char *text, size_t bytes) {
     }
 }
 
-/* Of Numeric_Type Digit, which category Nd has not, in order. Printed by tests/reference/unicode_digits.py. */
+/* Characters of Numeric_Type Digit outside category Nd, in order. Printed by tests/reference/unicode_digits.py. */
 static const struct {
     uint32_t first, last;
 } digit_ranges[] = {

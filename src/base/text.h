@@ -8,7 +8,7 @@ struct text_range {
     size_t from, to;
 };
 
-/* Appends by printf's rules to the text in an array of `bytes`; what there is no space for is left out. */
+/* Appends by printf's rules to the text in an array of `bytes`, and truncates text that does not fit. */
 void text_add(char *text, size_t bytes, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* A growing array of bytes: a VEC, freed with vec_free. */
@@ -39,8 +39,8 @@ uint32_t utf8_decode_last(const char *text, size_t bytes, size_t *length);
 size_t utf8_encode(uint32_t code, char out[4]);
 /* Length of the longest valid prefix. */
 size_t utf8_valid_bytes(const char *text, size_t bytes);
-/* What of a text is not UTF-8 and is fixed: bytes in ill-formed parts, the number of these, and where the first
- * begins. Zero-initialise. */
+/* Ill-formed UTF-8 in a text that is fixed: the bytes in ill-formed parts, the number of parts, and the beginning of
+ * the first. Zero-initialise. */
 struct utf8_damage {
     int64_t bytes, parts, first;
 };
@@ -59,7 +59,7 @@ enum status unicode_append_case(uint32_t code, enum unicode_case to, struct text
 
 /* Lower, upper or title case: what words consist of for str.title(). */
 bool unicode_is_cased(uint32_t code);
-/* What may stand between cased characters of a word. */
+/* Whether the character may stand between the cased characters of a word. */
 bool unicode_is_case_ignorable(uint32_t code);
 /* str.isdigit() of a character: decimal digits, superscripts, circled ones, … */
 bool unicode_is_digit(uint32_t code);
@@ -76,7 +76,7 @@ enum { SIZE_TEXT = 24 };
 char *size_print(int64_t bytes, char text[SIZE_TEXT]);
 /* The same rounded up, for sizes that are needed: the printed size is enough. */
 char *size_print_up(int64_t bytes, char text[SIZE_TEXT]);
-/* The same as it is typed, "1.25GiB", "310": size_parse reads it. */
+/* The size as a user types it, "1.25GiB", "310": size_parse reads it. */
 char *size_print_option(int64_t bytes, char text[SIZE_TEXT]);
 
 enum { COUNT_TEXT = 32 };
