@@ -11,8 +11,8 @@ void *runner_address(const struct runner *runner, const struct operand *operand,
     return base ? base + buffer->offset + operand->offset + repetition * operand->stride : NULL;
 }
 
-/* Operations between ranks: made with the runner, started and waited for by the communication stream's worker; and what
- * other ranks are told of how long an instruction may take. */
+/* Collectives: created with the runner, started and waited for by the communication stream's worker. Other ranks are
+ * told how long an instruction may take. */
 
 static enum status make_operation(struct runner *runner, const struct instruction *instruction) {
     const struct program *program = runner->executable->program;

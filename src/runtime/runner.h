@@ -1,17 +1,19 @@
 /* Executes a program in given arenas: one worker for each stream, waits between them, no allocation in a step.
  *
- * Files, in the order to read them: executable (a program with its kernels), runner (this; instructions and steps),
- * runner_state (what the runner's files share), tensors (reading and writing them between steps), streams (a thread per
- * stream; a backend's streams and events), segments (instructions that are enqueued together: kernels of one call,
- * graphs).
+ * Files, in the order to read them:
+ *   executable: a program with its kernels;
+ *   runner: this file; instructions and steps;
+ *   runner_state: shared by the runner's files;
+ *   tensors: reading and writing them between steps;
+ *   streams: a thread per stream; a backend's streams and events;
+ *   segments: instructions that are enqueued together: kernels of one call, graphs.
  *
  * On a backend with streams (backend.h) the workers only enqueue work and may be far ahead of it: the counts that they
- * wait for are of issues enqueued, and the backend's events order the execution. What workers do themselves (disk
- * copies, kernels in the host tier) waits for the events. A step ends when all work is done.
+ * wait for are of issues enqueued, and the backend's events order the execution. The workers' own work (disk copies,
+ * kernels in the host tier) waits for the events. A step ends when all work is done.
  *
  * Where such a backend has graphs (backend.h), steps from the second on launch whole segments of a stream at once
- * (runtime/segments.h): the same work in the same order. A step that is recorded or observed is enqueued call by
- * call.
+ * (runtime/segments.h): the same work in the same order. A step that is recorded or observed is enqueued call by call.
  *
  * Addresses. runner_data returns addresses that the CPU can use. Where it cannot use a tier's memory (arena.mapped),
  * inputs, results and kept activations have CPU copies, which are sent to the device before each step and fetched after
@@ -43,16 +45,16 @@ enum status runner_step(struct runner *runner, const double *scalars);
  * by another program. */
 enum status runner_finish(struct runner *runner);
 
-/* The bytes of an input (all micro-batches), result or kept activation (of the last wave's first micro-batch), or of a
- * parameter or state of which this rank has all, in memory that the CPU has addresses for. NULL when the program has
+/* The bytes of an input (all micro-batches), result or kept activation (of the last wave's first micro-batch), in
+ * memory that the CPU can address. Also of a parameter or state, if this rank has all of it. NULL if the program has
  * none, and for other home tiers. */
 void *runner_data(const struct runner *runner, const struct tensor *tensor);
 /* The elements of a parameter or state that this rank has: all, or those of its shard, which may be none. Returns the
  * address of the first of them; NULL where the CPU has none. */
 void *runner_local_shard(const struct runner *runner, const struct tensor *tensor, int64_t *first, int64_t *elements);
-/* Copies bytes [offset, offset + bytes) of a parameter or state, which this rank has, between its home, on whatever
- * tier, and memory: by one thread at a time, which has the disk's channel 0, and never while a step may change what is
- * read (runner_set_gate). FAILED when the store does. */
+/* Copies bytes [offset, offset + bytes) of a parameter or state that this rank has between its home, on any tier, and
+ * memory. Only one thread at a time may call it, which uses the disk's channel 0, and never while a step may change the
+ * bytes (runner_set_gate). FAILED if the store fails. */
 enum status runner_read(struct runner *runner, const struct tensor *tensor, int64_t offset, int64_t bytes, void *to);
 enum status runner_write(struct runner *runner, const struct tensor *tensor, int64_t offset, int64_t bytes,
                          const void *from);

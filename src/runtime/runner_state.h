@@ -1,4 +1,4 @@
-/* What the runner's files share; private to src/runtime. */
+/* Shared by the runner's files; private to src/runtime. */
 #pragma once
 
 #include <pthread.h>
@@ -16,7 +16,7 @@ struct worker {
     pthread_t thread;
     bool started;
     pthread_cond_t wake;
-    /* What it sleeps for within a step: that an instruction has ended so many times, over all steps. */
+    /* The condition that it sleeps for within a step: an instruction has ended this many times, over all steps. */
     bool sleeps;
     int32_t awaited;
     int64_t required;
@@ -24,7 +24,7 @@ struct worker {
 
 enum { RUNNER_BOUNCE_BYTES = 1 << 20 };
 
-/* Which instructions a step executes. */
+/* The instructions that a step executes. */
 enum { PART_STEP = 1, PART_DEFERRED = 2 };
 /* Before so many it is not known how long this machine takes for an instruction. */
 enum { COLD_STEPS = 2 };
@@ -51,7 +51,7 @@ struct runner {
     /* Backends with streams and memory of their own: */
     void *streams[STREAMS_MAX];                /* the backend's, by the program's; all NULL where it has none */
     void **events;                             /* by instruction; NULL for one that no other waits for */
-    struct copy_staging stagings[STREAMS_MAX]; /* by stream; for those that need one */
+    struct copy_staging stagings[STREAMS_MAX]; /* by stream; for streams that need one */
     void **mirrors;                            /* by buffer; NULL for those with addresses for the CPU */
     double *values; /* where the device's kernels read a step's values: those of the present step, then `left` */
     /* Backends with graphs: */

@@ -162,9 +162,9 @@ void graph_segments_free(struct graph_segments *graph_segments) {
     *graph_segments = (struct graph_segments){0};
 }
 
-/* Graphs of a program's graph segments. They are captured in one go before the second step: the first has loaded what
- * kernels and libraries load when they are first used, which no capture allows, and between steps nothing is under way.
- * What cannot be captured is asked for call by call for good. */
+/* Graphs of a program's graph segments. They are captured together before the second step. The first step has loaded
+ * the code that kernels and libraries load at first use, which a capture does not allow. Between steps no work is in
+ * flight. Segments that cannot be captured are enqueued call by call from then on. */
 
 static const struct backend_graphs *graphs_of(const struct runner *runner) {
     return runner->executable->backend->graphs;

@@ -13,20 +13,22 @@
  * lack of memory; the caller frees by mem_free in any case. */
 enum status batches_find(const struct executable *executable, int32_t **last);
 
-/* Graph segments: where a program's instructions on one stream can be asked for as a whole, by a graph that was
- * captured once (backend.h).
+/* Graph segments: instructions on one stream that a graph, captured once, launches as a whole (backend.h).
  *
- * A graph holds its calls' arguments and begins and ends at once for all other streams. So a graph segment is a longest
- * sequence of instructions that follow each other on a stream in one repetition of a section, of which
- * - each is work of the device's (not the disk's, nor in the host tier, nor between ranks), at the same addresses in
- * every repetition (no operand moves on; values of the step are read from the device's memory, at one address too), and
- * in every step (not deferred: each forward kernel that reads a deferred update waits for it, so nothing would be won);
- * - all change parameters or the optimizer's state or none does, since these changes wait for the runner's gate;
- * - only the first waits for other streams, and only the last is waited for. */
+ * A graph holds its calls' arguments, and begins and ends at once for all other streams. So a graph segment is a
+ * longest sequence of consecutive instructions on a stream in one repetition of a section, under these conditions:
+ * - Each instruction is work of the device (not of the disk, the host tier or between ranks).
+ * - Each has the same addresses in every repetition: no operand moves on, and values of the step are read from a fixed
+ *   address in device memory.
+ * - Each is executed in every step. Deferred updates are excluded: each forward kernel that reads one waits for it, so
+ *   a graph would save nothing.
+ * - All of them change parameters or the optimizer's state or none does, since these changes wait for the runner's
+ * gate.
+ * - Only the first waits for other streams, and other streams only wait for the last. */
 
-/* Launching a graph takes a processor some 2.5 us however long it is (NVIDIA, "Constant Time Launch for Straight-Line
- * CUDA Graphs", CUDA 12.6), which is what one or two kernels take: with fewer than four calls little is saved for what
- * a graph takes of the device's memory. */
+/* Launching a graph takes a processor some 2.5 us however long the graph is (NVIDIA, "Constant Time Launch for
+ * Straight-Line CUDA Graphs", CUDA 12.6), as long as one or two kernel launches. A graph of fewer than four calls saves
+ * little for the device memory that it takes. */
 enum { GRAPH_SEGMENT_MIN = 4 };
 
 struct graph_segment {
@@ -37,7 +39,7 @@ struct graph_segment {
 };
 
 struct graph_segments {
-    VEC(struct graph_segment) all; /* those that a step runs most often first */
+    VEC(struct graph_segment) all; /* ordered by executions per step, most frequent first */
     int32_t *at;                   /* by instruction: the graph segment that begins there; -1: none */
 };
 

@@ -1,4 +1,5 @@
-/* A program's tensors as the CPU sees them: copies of what only a device has, and reading and writing between steps. */
+/* The CPU's view of a program's tensors: copies of data that only a device has, and reading and writing between
+ * steps. */
 #include "runtime/runner_state.h"
 
 static enum status create_mirror(struct runner *runner, const struct tensor *tensor) {
@@ -35,7 +36,7 @@ void runner_mirrors_close(struct runner *runner) {
 
 enum status runner_mirrors_send(struct runner *runner) {
     const struct program *program = runner->executable->program;
-    double values[2][SCALAR_COUNT] = {{0}}; /* of the step; then those that the step before left */
+    double values[2][SCALAR_COUNT] = {{0}}; /* of the step; then the previous step's */
     if (!runner->values) return STATUS_OK;
     if (runner->scalars) memcpy(values[0], runner->scalars, sizeof values[0]);
     memcpy(values[1], runner->left, sizeof values[1]);
@@ -97,8 +98,8 @@ struct tier_range {
     int64_t begin, end;
 };
 
-/* By way of the bounce buffer, in whole blocks: to `to` or, where that is NULL, from `from`. In the blocks at both ends
- * of what is written the neighbours' bytes stay as they are. */
+/* Copies through the bounce buffer, in whole blocks: to `to` or, if that is NULL, from `from`. The first and the last
+ * written block keep their neighbours' bytes. */
 static enum status move_disk(struct runner *runner, struct tier_range range, char *to, const char *from) {
     char *bounce = runner->bounce_buffer;
     for (int64_t bytes; range.begin < range.end; range.begin += bytes) {

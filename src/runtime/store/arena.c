@@ -4,7 +4,7 @@
 #include "base/text.h"
 #include "runtime/store/store.h"
 
-/* Of a tier whose memory the backend keeps (`state`). */
+/* The backend that allocates the tier's memory (`state`). */
 static const struct backend_memory *memory_of(const struct arena *arena) { return arena->state; }
 
 static enum status read_memory(const struct arena *from, int64_t offset, void *to, int64_t bytes, int channel) {

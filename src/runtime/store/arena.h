@@ -52,13 +52,14 @@ struct arena {
 enum status arena_open(enum tier tier, int64_t bytes, const struct arena_settings *settings, struct arena *out);
 void arena_close(struct arena *arena);
 
-/* Copies [offset, offset + bytes) of the arena to memory, or memory there, and returns when all is done. On the disk
- * tier both offset, address and bytes are multiples of DISK_ALIGNMENT; the copy is cut into requests of
- * DISK_REQUEST_BYTES of which up to DISK_REQUESTS are in flight. Different channels (0 to settings' channels - 1;
- * memory tiers have any number) may be used by different threads at the same time, one channel by one thread at a time.
- * A read that begins after a write returned sees what was written. FAILED, naming directory, offset and the
- * system's reason, when the disk does; the bytes that were to be filled are then undefined. A range outside the arena,
- * a misaligned one and a channel that does not exist are defects of the caller. */
+/* Copies [offset, offset + bytes) of the arena to memory, or memory there, and returns when all is done. FAILED, naming
+ * directory, offset and the system's reason, if the disk fails; the destination is then undefined. The caller must not
+ * pass a range outside the arena, a misaligned one, or a channel that does not exist.
+ *
+ * On the disk tier, offset, address and bytes are multiples of DISK_ALIGNMENT. The copy is cut into requests of
+ * DISK_REQUEST_BYTES, up to DISK_REQUESTS of which are in flight. Different threads may use different channels (0 to
+ * settings' channels - 1; memory tiers have any number) at the same time, one thread a channel. A read that begins
+ * after a write returned sees the written bytes. */
 enum status arena_read(const struct arena *from, int64_t offset, void *to, int64_t bytes, int channel);
 enum status arena_write(const struct arena *to, int64_t offset, const void *from, int64_t bytes, int channel);
 
@@ -84,9 +85,9 @@ struct tier_place {
     int64_t offset;
 };
 
-/* Copies `bytes`. From and to the disk, offsets and bytes are whole blocks, `channel` is the disk's, and the disk's
- * part is complete on return; the device's part is enqueued on the stream, as are copies between memory tiers of a
+/* Copies `bytes`. To and from the disk, offsets and bytes are whole blocks, `channel` is the disk's, and the disk's
+ * part is complete on return. The device's part is enqueued on the stream, as are copies between memory tiers of a
  * backend with streams. `staging` is needed between the disk and device-only memory, and may otherwise be NULL. FAILED
- * when disk or device fails. */
+ * if disk or device fails. */
 enum status tier_copy(const struct backend *backend, struct copy_staging *staging, struct tier_place from,
                       struct tier_place to, int64_t bytes, int channel, void *stream);

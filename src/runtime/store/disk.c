@@ -97,9 +97,9 @@ static int64_t free_bytes(int file) {
     return bytes > INT64_MAX ? INT64_MAX : (int64_t)bytes;
 }
 
-/* A filesystem that cannot reserve (some network and user-space ones) gets a file of the right size with holes: the
- * space is free now, but a later write may still fail for lack of it, with a message of its own. The free space is
- * checked first in any case, so that a size far too large is refused before the disk is full. */
+/* Reserves the file's space. A filesystem that cannot reserve (some network and user-space ones) gets a file of the
+ * right size with holes. The space is free now, but a later write may still fail for lack of it, with its own message.
+ * The free space is checked first in any case, so that a size far too large is refused before the disk is full. */
 static enum status reserve(const char *folder, int file, int64_t bytes) {
     int64_t left = free_bytes(file);
     int error = bytes > left ? ENOSPC : EINTR;

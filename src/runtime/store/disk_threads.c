@@ -6,8 +6,7 @@
 #include "base/fault.h"
 #include "runtime/store/disk.h"
 
-/* Of which some 8 KiB are touched. What the libraries keep for each thread is in it, too: with those of CUDA 64 KiB
- * are too few. */
+/* Threads touch some 8 KiB of it. It also holds the libraries' thread-local data: with CUDA's, 64 KiB are too few. */
 enum { STACK_BYTES = 512 << 10 };
 
 struct finished_list {
@@ -15,7 +14,7 @@ struct finished_list {
     pthread_cond_t grown;
 };
 
-/* What follows `lock` is under it. */
+/* `lock` guards the following fields. */
 struct pool {
     int descriptor, channels, threads;
     pthread_t *thread;

@@ -1,8 +1,10 @@
 /* The implementation of a tier: a table of functions. arena.c checks arguments.
  *
- * Files, in the order to read them: arena (a tier's memory, for all users: the host's, which ranks of a node may share,
- * and a backend's; copies between tiers), store (this), disk (the disk tier: its file, its requests, and what an engine
- * is that carries them out), disk_threads, disk_uring, disk_uring_absent (the engines). */
+ * Files, in the order to read them:
+ *   arena: a tier's memory (the host's, which ranks of a node may share, and a backend's); copies between tiers;
+ *   store: this file;
+ *   disk: the disk tier: its file, its requests, and the interface of the engines that execute them;
+ *   disk_threads, disk_uring, disk_uring_absent: the engines. */
 #pragma once
 
 #include "runtime/store/arena.h"
