@@ -109,7 +109,7 @@ struct words {
     size_t first, end; /* SIZE_MAX: nowhere */
 };
 
-/* Where the thought tags that end at a place begin. They belong to the assistant's turn even where the template writes
+/* The beginning of the thought tags that end at `at`. They belong to the assistant's turn even if the template writes
  * them or gives them to the model. */
 static size_t pass_tags_back(const char *text, size_t from, size_t at) {
     enum { TAG_MAX = 32 };
@@ -155,14 +155,14 @@ static enum status refuse(size_t turn, const char *why) {
                       turn, why);
 }
 
-/* Where the two texts begin to differ, moved back so that no word or tag is cut. */
+/* The place where the two texts begin to differ, moved back so that no word or tag is cut. */
 static size_t floor_to_tag(const char *text, size_t common) {
     while (common > 0 && !memchr(" \n:>]", text[common - 1], 5))
         common--;
     return common;
 }
 
-/* Where the turn begins when the text does not begin with the model's prompt. */
+/* The beginning of the turn if the text does not begin with the model's prompt. */
 static enum status find_parting(struct chat_rendering *rendering, size_t turn, const struct text_buffer *text,
                                 const struct text_buffer *prompt, const struct words *words, size_t *start) {
     bool found;
@@ -383,7 +383,7 @@ static enum status encode_by_turns(struct chat_encoder *encoder, struct token_id
     return STATUS_OK;
 }
 
-/* The weights of the assistant's turns go to the generation blocks, of which there must be one for each turn. */
+/* The weights of the assistant's turns go to the generation blocks; there must be one block for each turn. */
 static enum status mask_ranges(struct chat_encoder *encoder) {
     const json_t *messages = encoder->rendering.whole.messages;
     size_t turn = 0, masked_turns = 0;

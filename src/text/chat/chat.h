@@ -27,10 +27,10 @@ enum status chat_encoder_create(const struct chat_template *chat, struct example
                                 struct chat_encoder **out);
 void chat_encoder_free(struct chat_encoder *encoder);
 
-/* Appends the marked ids of a line's conversation; what is trained on are the assistant's turns, each of them once.
+/* Appends the marked ids of a line's conversation; the assistant's turns are trained on, each of them once.
  *
- * Where the template has generation blocks, a conversation is one example and the blocks say what is trained on. Else
- * a turn is the text that follows the model's prompt, which is the rendering of the messages before it with
+ * Where the template has generation blocks, a conversation is one example and the blocks mark the trained text.
+ * Otherwise a turn is the text that follows the model's prompt, which is the rendering of the messages before it with
  * add_generation_prompt. The turn includes the marks at its end. All of the assistant's words are trained on, also
  * those that are part of the prompt. Turns that the whole conversation renders in the same way (with most
  * templates: all) share one example. Where a template renders earlier turns differently (without their thoughts, say),
@@ -39,7 +39,6 @@ void chat_encoder_free(struct chat_encoder *encoder);
  * false is masked. Turns before message `first` are not trained on.
  *
  * BAD_INPUT, naming `file` and line, when the messages are malformed, the template fails, there are too many turns, or
- * it cannot be told where a turn begins or ends.
- */
+ * it cannot be told where a turn begins or ends. */
 enum status chat_encode(struct chat_encoder *encoder, const char *file, int64_t line, const json_t *object,
                         size_t first, struct token_ids *out);

@@ -67,8 +67,8 @@ static size_t common_ids(const struct marking *m, size_t index) {
 
 static bool is_space(char c) { return c == ' ' || c == '\n'; }
 
-/* Moves m->at to a place before the border where the text can be cut without changing ids, if there is one: the part
- * before it gives ids of the whole, and so does a context after it, except for the context's last ids. */
+/* Moves m->at to a place before the border where the text can be cut without changing ids, if there is one. The part
+ * before it then has ids of the whole, and so has a context after it, except for the context's last ids. */
 static enum status move_on(struct marking *m, size_t border) {
     size_t min = m->at + (border - m->at) / 2, place = border - CONTEXT_BYTES;
     for (int tries = 0; place > min && tries < CUT_TRIES; place--) {

@@ -171,7 +171,7 @@ bool chat_template_names(const struct chat_template *chat, const char *name) {
     return false;
 }
 
-/* Where a message's thoughts stand; NULL when it has none. */
+/* A message's thoughts; NULL if it has none. */
 static json_t *find_thoughts(const json_t *message) {
     static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

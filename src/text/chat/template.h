@@ -1,10 +1,10 @@
 /* The chat template of a model's directory, and conversations rendered by it as `transformers`' apply_chat_template
  * does.
  *
- * Read are chat_template.jinja, and additional_chat_templates/tool_use.jinja for conversations with tools; without such
- * files "chat_template" of tokenizer_config.json: a text, or a list of named ones, of which "default" is taken, and
- * "tool_use" for conversations with tools. Templates see the special tokens of
- * tokenizer_config.json or special_tokens_map.json by their names (bos_token, eos_token, …). */
+ * It reads chat_template.jinja, and additional_chat_templates/tool_use.jinja for conversations with tools. Without such
+ * files it uses "chat_template" of tokenizer_config.json: a text, or a list of named texts. From a list it takes
+ * "default", or "tool_use" for conversations with tools. Templates see the special tokens of tokenizer_config.json or
+ * special_tokens_map.json by their names (bos_token, eos_token, …). */
 #pragma once
 
 #include <jansson.h>
@@ -36,7 +36,7 @@ enum status chat_check_messages(const json_t *messages);
  * each of the names that templates know them by. The caller drops them; NULL when out of memory. */
 json_t *chat_normalize_messages(const json_t *messages);
 
-/* A conversation to be rendered. Variables besides those that all templates have may be NULL. */
+/* A conversation to render. Variables may be NULL, except those that all templates have. */
 struct chat_input {
     const json_t *messages;  /* normalized */
     const json_t *tools;     /* NULL: none */
@@ -51,7 +51,7 @@ enum status chat_template_render(const struct chat_template *chat, const struct 
 /* --- marks: strings that occur in no text, put where words begin and end, so that the words can be found in the
  * rendered text --- */
 
-/* Where a mark was found: a place in the text without marks. */
+/* The place of a mark in the text without marks. */
 struct chat_place {
     size_t at;
     bool own; /* it is of the message whose turn is looked for */

@@ -34,7 +34,7 @@ static struct jinja_value get_path(struct jinja_rendering *rendering, const stru
     return value;
 }
 
-/* Of each item the attribute `path`; where that is undefined, `fallback`. */
+/* The attribute `path` of each item, or `fallback` if it is undefined. */
 static struct jinja_value list_attributes(struct jinja_rendering *rendering, const struct jinja_list *items,
                                           const struct jinja_value *path, const struct jinja_value *fallback) {
     struct jinja_value list = jinja_make_list(rendering, JINJA_LIST, items->count);
@@ -169,7 +169,7 @@ JINJA_CALL_WITH(filter_map) {
     return list;
 }
 
-/* The test that selects items, by its name or its sign; `argument` is what follows in the arguments. */
+/* The test that selects items, by its name or its sign. `argument` is the place of its own arguments. */
 static const struct jinja_callable *find_test(struct jinja_rendering *rendering, const struct jinja_value *name,
                                               size_t argument_count) {
     static const char *const signs[][2] = {{"==", "eq"}, {"!=", "ne"}, {"<", "lt"},

@@ -13,13 +13,13 @@
  *
  * Statements: if, for (with filter and else, loop, break, continue), set (also of a namespace's field, and of a body),
  * macro, raw, generation. All expressions but await, calls with * and recursive loops. Filters, tests, functions and
- * methods are listed in filters.c and functions.c. Anything else is refused by name when the template is parsed, or,
- * where only rendering shows it, when it is met.
+ * methods are listed in filters.c and functions.c. Anything else is refused by name when the template is parsed, or
+ * during rendering if only that shows it.
  *
  * Templates are not trusted: work, memory, output and depth of a rendering are bounded.
  *
- * Within this directory failures do not come back as a status: they end the parsing or the rendering at once, by
- * longjmp to jinja_parse or jinja_render, which free what there is. So functions return what they make.
+ * Within this directory functions do not return a status: a failure ends the parsing or the rendering at once, by
+ * longjmp to jinja_parse or jinja_render, which free all memory. So functions return their results.
  *
  * Files, in the order to read them:
  *   jinja: this file, the public calls;
@@ -37,7 +37,7 @@
 struct jinja_template;
 
 enum jinja_names { JINJA_FILTERS, JINJA_TESTS, JINJA_FUNCTIONS, JINJA_STRING_METHODS, JINJA_DICT_METHODS };
-/* What is supported, one name after the other; NULL after the last. */
+/* Supported names, one after the other; NULL after the last. */
 const char *jinja_name(enum jinja_names names, size_t index);
 
 /* `name` stands for the template in messages ("FILE: chat_template"); the text is copied. BAD_INPUT with name and line
@@ -49,8 +49,8 @@ void jinja_free(struct jinja_template *template);
 /* Whether it has {% generation %} blocks, and whether its result may depend on the time. */
 bool jinja_has_generation(const struct jinja_template *template);
 bool jinja_uses_time(const struct jinja_template *template);
-/* Whether a name or string literal of the template is this word. Where none is, it reads no variable or key of that
- * name, unless it goes through all of an object's keys. */
+/* Whether this word is a name or string literal of the template. If none is, the template reads no variable or key of
+ * that name, unless it iterates over all of an object's keys. */
 bool jinja_names(const struct jinja_template *template, const char *name);
 
 struct jinja_variable {

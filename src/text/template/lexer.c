@@ -63,7 +63,7 @@ static size_t skip_space(const struct lexer *lexer, size_t at) {
     return at + jinja_leading_space(lexer->text + at, lexer->bytes - at);
 }
 
-/* Where the next tag begins; `bytes` when there is none. */
+/* The beginning of the next tag; `bytes` if there is none. */
 static size_t find_tag(const struct lexer *lexer) {
     for (size_t at = lexer->at; at + 1 < lexer->bytes; at++)
         if (lexer->text[at] == '{' && strchr("%{#", lexer->text[at + 1])) return at;
@@ -121,7 +121,7 @@ static size_t word_tag(const struct lexer *lexer, size_t at, const char *word, b
     return end ? at + end - from : 0;
 }
 
-/* The text up to {% endraw %}, as it is. */
+/* Takes the text up to {% endraw %} unchanged. */
 static void take_raw(struct lexer *lexer) {
     if (lexer->at == lexer->bytes) return; /* as in Jinja */
     for (size_t at = lexer->at; at + 1 < lexer->bytes; at++) {

@@ -120,7 +120,7 @@ void *jinja_keep(struct jinja_parser *parser, size_t count, size_t size);
  * memory or are constant. Fails where the text is malformed; the caller frees `out` in any case. */
 void jinja_tokenize(struct jinja_parser *parser, const char *text, size_t bytes, struct jinja_tokens *out);
 
-/* What expressions (expression.c) and statements (parser.c) have in common. */
+/* Shared by expressions (expression.c) and statements (parser.c). */
 
 /* Passes the next token and returns it. */
 const struct jinja_token *jinja_pass(struct jinja_parser *parser);

@@ -36,7 +36,7 @@ static struct jinja_node *parse_target(struct jinja_parser *parser, bool fields)
 
 static void end_tag(struct jinja_parser *parser) { jinja_expect(parser, JINJA_TOKEN_STATEMENT_END, NULL); }
 
-/* Passes "word %}", of which only the tag's begin was passed. */
+/* Passes "word %}"; only the tag's beginning was passed. */
 static void pass_end(struct jinja_parser *parser, const char *word) {
     jinja_expect(parser, NAME, word);
     end_tag(parser);
@@ -206,7 +206,7 @@ static void keep_words(struct jinja_parser *parser, const struct jinja_tokens *t
     jinja_check(parser, failed ? status_no_memory(0, "a template's words") : STATUS_OK);
 }
 
-/* Where the parsing comes back when it fails. What `parser` and `tokens` point to is the caller's and stays valid. */
+/* Parsing returns here when it fails. The caller owns the targets of `parser` and `tokens`, so they stay valid. */
 static enum status parse_template(struct jinja_parser *parser, const char *text, size_t bytes,
                                   struct jinja_tokens *tokens) {
     if (setjmp(parser->failed)) return parser->status;

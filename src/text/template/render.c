@@ -203,7 +203,7 @@ static void execute_set(struct jinja_rendering *rendering, const struct jinja_no
     assign(rendering, node->a, &value);
 }
 
-/* A filter's value is what the inner ones made of the body. */
+/* A filter applies to the results of the inner filters. */
 static struct jinja_value apply_filters(struct jinja_rendering *rendering, const struct jinja_node *filter,
                                         struct jinja_value body) {
     if (!filter) return body;
@@ -264,7 +264,7 @@ static void execute(struct jinja_rendering *rendering, const struct jinja_node *
     rendering->depth--;
 }
 
-/* Where the rendering comes back when it fails. */
+/* Rendering returns here when it fails. */
 static enum status render(struct jinja_rendering *rendering, const struct jinja_variable *variables, size_t count) {
     if (setjmp(rendering->failed)) return rendering->status;
     jinja_enter_scope(rendering, NULL);

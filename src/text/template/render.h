@@ -144,7 +144,7 @@ void jinja_bind(struct jinja_rendering *rendering, struct jinja_value name, stru
 void jinja_enter_scope(struct jinja_rendering *rendering, struct jinja_scope *parent);
 
 struct jinja_value jinja_evaluate(struct jinja_rendering *rendering, const struct jinja_node *node);
-/* What a body puts out, as a string. */
+/* A body's output, as a string. */
 struct jinja_value jinja_capture(struct jinja_rendering *rendering, const struct jinja_node *body);
 
 /* --- strings that are made: each begins where rendering->text ends and is taken from there --- */
@@ -179,7 +179,7 @@ static inline struct jinja_value jinja_string(const char *text, size_t bytes) {
     return (struct jinja_value){.kind = JINJA_STRING, .string = {text, bytes}};
 }
 static inline struct jinja_value jinja_literal(const char *text) { return jinja_string(text, strlen(text)); }
-/* Of two texts, copied. */
+/* Concatenates two texts into a copy. */
 struct jinja_value jinja_concatenate(struct jinja_rendering *rendering, struct jinja_value a, struct jinja_value b);
 /* A list (or tuple, …) with space for `count` items, which the caller fills. */
 struct jinja_value jinja_make_list(struct jinja_rendering *rendering, enum jinja_kind kind, size_t count);
@@ -197,7 +197,7 @@ struct jinja_value jinja_from_json(struct jinja_rendering *rendering, const json
 
 /* "str", "list", … as Python names the type. */
 const char *jinja_type_name(const struct jinja_value *value);
-/* Of JINJA_NUMBER, and of JINJA_WHOLE. */
+/* The number of a JINJA_NUMBER or a JINJA_WHOLE. */
 double jinja_number(const struct jinja_value *value);
 int64_t jinja_whole(const struct jinja_value *value);
 bool jinja_is_true(const struct jinja_value *value);
@@ -238,8 +238,8 @@ struct jinja_callable {
     const char *name;
     enum jinja_kind kind; /* of the values whose method it is; others: UNDEFINED */
     size_t min, max;      /* arguments */
-    /* `self` is what stands before | or the dot, `a` are the arguments, undefined where none is given; `how` is below.
-     * NULL: it is known, and refused when it is called. */
+    /* `self` is the value before | or the dot. `a` are the arguments, undefined if they are not given; `how` is below.
+     * NULL: the name is known, and refused when it is called. */
     struct jinja_value (*call)(struct jinja_rendering *rendering, const struct jinja_value *self,
                                const struct jinja_value *a, int how);
     int how;                                /* which of several that are made by one function */
@@ -307,7 +307,7 @@ struct jinja_value jinja_join(struct jinja_rendering *rendering, const struct ji
 bool jinja_is_space(uint32_t code);
 /* Characters of valid UTF-8. */
 size_t jinja_count_characters(const char *text, size_t bytes);
-/* Where character `index` begins; `bytes` when there are fewer. */
+/* The beginning of character `index`; `bytes` if there are fewer characters. */
 size_t jinja_find_character(const char *text, size_t bytes, size_t index);
 /* The first place from byte `from` of a text on where a part is; the text's bytes + 1 when there is none. Charges the
  * search. */

@@ -127,7 +127,7 @@ struct jinja_value jinja_join(struct jinja_rendering *rendering, const struct ji
 
 /* --- str, repr and JSON of values --- */
 
-/* Of a number's shortest digits, which are found by trying; and of a character that may be escaped. */
+/* Work for a number's shortest digits, which are found by trying, and for a character that may be escaped. */
 enum { FLOAT_WORK = 1600, CHARACTER_WORK = 6 };
 
 /* The fewest digits that come back as the same number; returns the decimal exponent. */

@@ -101,7 +101,7 @@ static const struct bpe_character *bpe_alphabet_find(const struct bpe_alphabet *
     return page && page[code % PAGE_CODES].known ? &page[code % PAGE_CODES] : NULL;
 }
 
-/* What stands at the beginning of a word: its length in bytes, and its code (the byte where `bytes` is set). */
+/* The character at the beginning of a word: its length in bytes, and its code (the byte if `bytes` is set). */
 static size_t bpe_alphabet_next(const struct bpe_alphabet *alphabet, const char *text, uint32_t *code) {
     size_t length = 1;
     *code = alphabet->bytes ? (unsigned char)text[0] : utf8_decode_valid(text, &length);

@@ -16,15 +16,15 @@
 
 /* The byte of a character, or -1. */
 int byte_alphabet_byte(uint32_t code);
-/* Appends the bytes of a text of the alphabet; a (valid) text with any other character is appended as it is. */
+/* Appends the bytes of a text of the alphabet. A (valid) text with any other character is appended unchanged. */
 enum status byte_alphabet_read(struct text_buffer *out, const char *text, size_t bytes);
 
 /* --- tokens of single bytes, where a vocabulary falls back to them: "<0x00>" to "<0xFF>" --- */
 
 enum { BYTE_TOKEN_BYTES = 6 };
 
-/* Whether a text is such a token, and of which byte. As in the `tokenizers` library, digits may be small letters, and
- * a plus may stand for the first one. */
+/* Whether a text is a byte token, and its byte. As in the `tokenizers` library, digits may be small letters, and a plus
+ * may stand for the first one. */
 static inline bool byte_token_read(const char *text, size_t bytes, unsigned char *byte) {
     if (bytes != BYTE_TOKEN_BYTES || memcmp(text, "<0x", 3) != 0 || text[5] != '>') return false;
     const char digits[3] = {text[3] == '+' ? '0' : text[3], text[4]};
@@ -41,7 +41,7 @@ static inline bool byte_token_read(const char *text, size_t bytes, unsigned char
 
 enum { BPE_NO_ID = -1, BPE_START_IDS_MAX = 4 };
 
-/* What the vocabulary says of a character. */
+/* The vocabulary's data about a character. */
 struct bpe_character {
     uint32_t id;
     bool known; /* it is a token */
@@ -59,7 +59,7 @@ struct bpe_alphabet {
     int64_t byte_ids[256];             /* of byte_fallback: BPE_NO_ID where there is none */
     bool all_known;                    /* no character is unknown */
     struct bpe_character *pages[4352]; /* [code / 256]: 256 characters, or NULL */
-    struct pair_table borders;         /* those that merges span; the values mean nothing */
+    struct pair_table borders;         /* borders that merges span; the values are unused */
 };
 
 /* Finds all characters in the vocabulary: set `bytes`, `byte_fallback` and `unknown_id` first. */

@@ -36,8 +36,8 @@ static bool flag_of(const json_t *token, const char *name, bool otherwise) {
     return json_is_boolean(value) ? json_is_true(value) : otherwise;
 }
 
-/* `additions`: tokens to be added by their contents, in order, in the form of tokenizer.json's added_tokens; null for
- * those that it has. */
+/* `additions`: contents of the tokens to add, in order, in the form of tokenizer.json's added_tokens; null for tokens
+ * that it has. */
 static enum status add_token(json_t *additions, const json_t *token, bool special) {
     const char *content = content_of(token);
     if (!content || !*content || json_object_get(additions, content)) return STATUS_OK;
@@ -169,7 +169,7 @@ static enum status remember_end(struct tokenizer *tokenizer, const json_t *confi
     return tokenizer->end_token ? STATUS_OK : STATUS_FAILED;
 }
 
-/* A hash of what these files change; 0: nothing. */
+/* A hash of the changes that these files make; 0: none. */
 static void hash_changes(struct tokenizer *tokenizer, json_t *additions) {
     uint64_t hash = 0;
     const char *content;

@@ -38,8 +38,7 @@ const struct text_step_type text_byte_level_step = {
 
 static const char replacement[] = "\xEF\xBF\xBD";
 
-/* Settings with which each character is handed on as soon as it is complete, so only the bytes after it become U+FFFD.
- */
+/* Settings that pass on each character as soon as it is complete, so only the bytes after it become U+FFFD. */
 static const char early_fallback;
 
 struct fallback_state {

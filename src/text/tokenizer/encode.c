@@ -21,7 +21,7 @@ static bool word_after(const struct added_pass *pass, size_t place) {
     return place < pass->view.bytes && unicode_is_word(utf8_decode_valid(pass->view.text + place, &length));
 }
 
-/* Where the white space before `place` begins, not going back beyond `min`. */
+/* The beginning of the white space before `place`, not before `min`. */
 static size_t space_start(const struct added_pass *pass, size_t min, size_t place) {
     for (size_t length; place > min; place -= length)
         if (!unicode_is_space(utf8_decode_last(pass->view.text, place, &length))) break;
@@ -86,7 +86,7 @@ struct split_pass {
     struct split_state *state;
     const char *text;
     const struct text_sink *next;
-    size_t start; /* of the held part, or of what has not been looked at */
+    size_t start; /* of the held part, or of the text that has not been examined */
 };
 
 static enum status held_write(struct split_pass *pass) {

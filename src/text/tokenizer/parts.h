@@ -1,4 +1,4 @@
-/* What a tokenizer is made of, and the readers of its file: for the files of the tokenizer only. */
+/* The parts of a tokenizer, and the readers of its file: private to the tokenizer's files. */
 #pragma once
 
 #include <jansson.h>
@@ -33,7 +33,7 @@ struct tokenizer {
     struct text_step_specs decoders; /* from tokens, each a segment, to text */
     struct token_ids before, after;  /* special tokens of the template */
     const char *end_token;           /* eos_token of the files next to; NULL: they name none */
-    uint64_t changes;                /* a hash of what they change; 0: nothing */
+    uint64_t changes;                /* a hash of their changes; 0: none */
     bool byte_level;                 /* the pre-tokenizers end with ByteLevel */
     bool beginning_moves;            /* a normalizer may take or replace the beginning of the text */
     bool first_matters;              /* a pre-tokenizer asks whether a segment is the text's first ... */

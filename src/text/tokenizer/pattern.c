@@ -35,8 +35,8 @@ enum status pattern_write_class(struct text_buffer *out, bool (*is)(uint32_t), u
     return within ? pattern_write_range(out, first, codes - 1) : STATUS_OK;
 }
 
-/* Whether it may be the name of a general category: "L", "Lu", "Nd" ...; but not of those that hold what is not
- * assigned, which depend on the version of Unicode. PCRE2 knows which names there are. */
+/* Whether it may be the name of a general category: "L", "Lu", "Nd" .... Categories with unassigned characters are
+ * excluded, since they depend on the version of Unicode. PCRE2 knows which names exist. */
 static bool pattern_category_known(const char *name, size_t bytes) {
     if (bytes == 2 && memcmp(name, "Cc", 2) == 0) return true;
     bool group = bytes > 0 && memchr("LMNPSZ", name[0], 6);
@@ -397,7 +397,7 @@ struct split_matcher {
     pcre2_match_context *context;
     pcre2_jit_stack *stack;
     bool within_line;    /* the next text does not begin a line */
-    uint64_t work, done; /* bytes of grown prefixes, and of what was found, since the text's beginning */
+    uint64_t work, done; /* bytes of grown prefixes, and of matches, since the text's beginning */
 };
 
 /* PCRE2 does not say whether its JIT ran out of memory or may not make code; only the first is a failure. */

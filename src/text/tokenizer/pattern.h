@@ -3,11 +3,11 @@
  * Only constructs that are known to mean the same are accepted, so that a text is always split as the `tokenizers`
  * library splits it:
  *
- *     literals   any character; \ before a punctuation mark; \a \e \f \n \r \t \v \uHHHH \xHH (below 80) \x{H...}
- *     classes    . [...] [^...] with ranges; \s \S \d \D \p{..} \P{..} with a general category (L, Lu, N, ...)
- *     groups     (...) (?:...) (?>...) (?=...) (?!...), (?i:...) around ASCII literals
- *     anchors    ^ $, the ends of lines
- *     repeats    * + ? {n} {n,} {n,m}, lazy with ?, possessive with + (after braces the + repeats, as in Ruby)
+ *   - literals   any character; \ before a punctuation mark; \a \e \f \n \r \t \v \uHHHH \xHH (below 80) \x{H...}
+ *   - classes    . [...] [^...] with ranges; \s \S \d \D \p{..} \P{..} with a general category (L, Lu, N, ...)
+ *   - groups     (...) (?:...) (?>...) (?=...) (?!...), (?i:...) around ASCII literals
+ *   - anchors    ^ $, the ends of lines
+ *   - repeats    * + ? {n} {n,} {n,m}, lazy with ?, possessive with + (after braces the + repeats, as in Ruby)
  *
  * All else (other anchors, \w, \b, look-behind, back-references, sets within sets ...) is refused by name. So a match
  * depends on at most one character before it. */

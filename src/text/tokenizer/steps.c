@@ -220,7 +220,7 @@ static enum status cluster_normalize(struct normalize_state *state, const struct
 
 struct cluster_kind {
     bool begins; /* nothing before it reaches into it */
-    bool plain;  /* stays as it is when nothing follows that combines with it */
+    bool plain;  /* stays unchanged if no combining character follows */
 };
 
 /* Characters that may combine with one before them are marks (category M) and the Jamo vowels and finals. (U+11A7,
@@ -411,7 +411,7 @@ static size_t start_find(const struct text_strip *strip, struct strip_state *sta
     return place;
 }
 
-/* Where those at the end begin, which are taken if nothing else follows. */
+/* The beginning of the trailing ones, which are removed if nothing else follows. */
 static size_t stop_find(const struct text_strip *strip, struct text_view view, size_t start) {
     size_t place = view.bytes, length;
     for (size_t taken = 0; place > start && taken < strip->stop; taken++, place -= length)

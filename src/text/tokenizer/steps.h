@@ -1,6 +1,6 @@
 /* A chain of steps that text passes through: each step takes text in parts and hands text on.
  *
- * Text comes in segments: the parts of one segment follow each other, and the last has `end` set. What a step does
+ * Text comes in segments: the parts of one segment follow each other, and the last has `end` set. A step's output
  * depends on the segments alone, not on how they were cut into parts. So decoders hand on text as tokens come, and a
  * text larger than memory can be split into words. Text between steps is valid UTF-8, cut between characters, except
  * before the step that fixes it (text_fix_step). */
@@ -24,7 +24,7 @@ enum text_position {
     SEGMENT_LATER      /* a segment or a token came before it */
 };
 
-/* What a step sees: the bytes of the segment that it has not yet consumed. */
+/* A step's view: the bytes of the segment that it has not yet consumed. */
 struct text_view {
     const char *text;
     size_t bytes;
@@ -41,8 +41,8 @@ struct text_step_type {
     const char *name;
     size_t state_bytes; /* of state, which begins as zeroes */
     bool whole;         /* it is called with whole segments only: view.end is always set */
-    /* Hands on what it can and sets how many bytes it consumed; the rest is passed again with more text after it. Where
-     * view.end is set it must consume all bytes and close the segment. */
+    /* Passes on as much as it can and sets how many bytes it consumed. The rest is passed again with more text after
+     * it. If view.end is set it must consume all bytes and close the segment. */
     enum status (*apply)(const void *settings, void *state, struct text_view view, const struct text_output *output,
                          size_t *consumed);
     /* Makes the state ready for a new segment; NULL: a state without `stop` is zeroed, another stays. */
@@ -123,8 +123,8 @@ struct text_strip {
 
 /* All segments -> one. No settings. */
 extern const struct text_step_type text_fuse_step;
-/* Characters of the byte alphabet -> bytes, all segments -> one: to be fixed. A segment with any other character is
- * taken as it is. No settings. */
+/* Characters of the byte alphabet -> bytes, all segments -> one, not yet valid UTF-8. A segment with any other
+ * character is passed unchanged. No settings. */
 extern const struct text_step_type text_byte_level_step;
 /* Segments <0x00> to <0xFF> -> bytes: byte tokens in a row become one segment if they are UTF-8, else one U+FFFD
  * for each byte. No settings. */

@@ -47,7 +47,7 @@ struct pair_table {
 };
 #define PAIR_NONE UINT32_MAX
 
-/* Where a pair is or belongs; the table has slots. */
+/* The slot of a pair, or the slot where it belongs; the table has slots. */
 static inline struct pair_slot *pair_table_slot(const struct pair_table *table, uint32_t left, uint32_t right) {
     size_t mask = table->slot_count - 1, place = hash_mix((uint64_t)left << 32 | right) & mask;
     for (;; place = (place + 1) & mask) {

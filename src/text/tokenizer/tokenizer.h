@@ -14,13 +14,13 @@
  * `bytes.decode("utf-8", errors="replace")`: each maximal ill-formed part (Unicode 15, section 3.9, table 3-8) becomes
  * one U+FFFD before anything else looks at the text.
  *
- * What a file may hold is listed, component by component, in components.c. Every component or setting that
- * is not listed there is refused by name with STATUS_BAD_INPUT.
+ * components.c lists the supported contents of a file, component by component. Every component or setting that is not
+ * listed there is refused by name with STATUS_BAD_INPUT.
  *
  * A `const struct tokenizer` may be used by any number of threads at once. An encoder belongs to one thread.
  *
  * Files, in the order to read them:
- *   tokenizer: this file; parts: what a tokenizer is made of;
+ *   tokenizer: this file; parts: the parts of a tokenizer;
  *   open: reads a tokenizer.json; components: all that it may name; config: what the files next to it change;
  *   steps: a chain of steps that a text goes through in parts, and those that change text;
  *   encode, decode: text to ids and back, with the steps that only they have;
@@ -58,7 +58,7 @@ static inline void tokenizer_release(struct tokenizer **tokenizer) { tokenizer_f
 
 /* The eos_token that those files name, which the tokenizer need not have; NULL: none. */
 const char *tokenizer_end_token(const struct tokenizer *tokenizer);
-/* A hash of what those files change; 0: nothing. */
+/* A hash of the changes by those files; 0: none. */
 uint64_t tokenizer_changes(const struct tokenizer *tokenizer);
 /* The special tokens of the template before a text and after it. */
 const struct token_ids *tokenizer_before(const struct tokenizer *tokenizer);
@@ -82,11 +82,11 @@ enum status tokenizer_encode(const struct tokenizer *tokenizer, const char *text
 enum status tokenizer_decode(const struct tokenizer *tokenizer, const uint32_t *ids, size_t count,
                              bool skip_special_tokens, char **text, size_t *bytes);
 
-/* Decoding ids as they come, as in generation. Text goes to the sink as soon as its characters are complete and no
- * later id can change them, so the end of it may wait for an id or for the finish; each call of the sink gets whole
- * characters. All text together is that of tokenizer_decode, except in one case: where tokens of single bytes (byte
- * fallback) make whole characters and then bytes that are not UTF-8, the characters have already gone to the sink, and
- * only the bytes after them become U+FFFD, one for each. */
+/* Decodes ids as they come, as in generation. Text goes to the sink as soon as its characters are complete and no later
+ * id can change them. So the end of it may wait for an id or for the finish. Each call of the sink gets whole
+ * characters. The complete text is that of tokenizer_decode, except in one case. If tokens of single bytes (byte
+ * fallback) make whole characters and then bytes that are not UTF-8, the sink already has the characters. Then only the
+ * bytes after them become U+FFFD, one for each. */
 struct tokenizer_decoder;
 /* Where text goes. A result other than STATUS_OK stops the decoding and is returned by it. */
 struct tokenizer_text_sink {

@@ -162,7 +162,7 @@ struct training_word {
 };
 
 struct training {
-    uint32_t *symbols; /* of all words, each of which shrinks in place */
+    uint32_t *symbols; /* of all words; each word shrinks in place */
     struct training_word *words;
     struct bpe_pairs pairs;
     struct bpe_vocabulary *vocabulary;
@@ -260,9 +260,8 @@ static enum status merges_learn(struct training *training, size_t size, int64_t 
     return status;
 }
 
-/* Merges the most frequent pair, again and again, until there are `size` tokens or no pair occurs `min_count` times.
- * Of equally frequent pairs the one with the smaller ids comes first. The vocabulary must hold the bytes as byte_ids.
- */
+/* Merges the most frequent pair repeatedly, until there are `size` tokens or no pair occurs `min_count` times. Among
+ * equally frequent pairs the one with the smaller ids comes first. The vocabulary must hold the bytes as byte_ids. */
 static enum status bpe_train(const struct bpe_names *words, const uint32_t byte_ids[256], size_t size,
                              int64_t min_count, struct bpe_vocabulary *vocabulary) {
     struct training training = {.vocabulary = vocabulary};

@@ -135,7 +135,7 @@ bool unicode_is_punctuation(uint32_t code) {
 }
 
 uint32_t unicode_to_lower(uint32_t code) {
-    /* Of Unicode 16 and 17. */
+    /* Characters of Unicode 16 and 17. */
     static const struct {
         uint32_t first, last;
         int32_t offset;
