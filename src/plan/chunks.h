@@ -77,7 +77,7 @@ struct chunk_list {
     VEC(const struct tensor *) parameters; /* chunk by chunk */
     VEC(struct chunk) chunks;              /* in the order of their first use */
     size_t tensors;                        /* of the graph, and one: entries of the two arrays below */
-    int32_t *chunk_of;                     /* by tensor id; -1 for what is no parameter */
+    int32_t *chunk_of;                     /* by tensor id; -1 for tensors that are not parameters */
     int64_t *first_element;                /* by id of a parameter: where it lies among its chunk's elements */
     bool within_blocks;                    /* no chunk has parameters of two blocks */
 };

@@ -46,7 +46,7 @@ struct lane_shares {
     int64_t rounds;
 };
 
-/* BAD_INPUT where so many ranks cannot hold the lanes. The caller frees with lane_shares_free, also after a failure. */
+/* BAD_INPUT if this many ranks cannot hold the lanes. The caller frees with lane_shares_free, also after a failure. */
 enum status lane_shares_create(const struct recipe *recipe, const struct rank_place *place, struct lane_shares *out);
 void lane_shares_free(struct lane_shares *shares);
 

@@ -214,7 +214,7 @@ enum status plan_from_json(const char *file, const json_t *object, struct plan *
     json_decref(updated);
     if (status == STATUS_OK)
         *out = plan;
-    else if (!status_hint_text()[0]) /* what is missing, or of another type, has no nearest value */
+    else if (!status_hint_text()[0]) /* a missing value, or one of another type, has no nearest value */
         return status_hint(status, "`ballast plan MODEL_DIR -o FILE` writes a plan with all fields");
     return status;
 }

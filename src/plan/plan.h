@@ -48,7 +48,7 @@ enum example_packing {
 /* Training objective: next-token cross-entropy, or DPO on preference pairs (ir/ops/ops.h: preference_loss). */
 enum training_loss { TRAINING_NEXT_TOKEN, TRAINING_DPO };
 
-/* In what the optimizer's moments are kept; int8: codes and scales of blocks (ir/ops/ops.h). */
+/* Storage format of the optimizer's moments; int8: codes and scales of blocks (ir/ops/ops.h). */
 #define STATE_FORMAT_LIST(X) X(FP32, F32) X(BF16, BF16) X(INT8, U8)
 enum state_format {
 #define STATE_FORMAT_ENUM(name, dtype) STATE_##name,
@@ -79,13 +79,13 @@ struct recipe {
                                       by micro-batch */
     struct lane_shape lanes;     /* a step's micro-batches go to lanes in contiguous runs, each added up by itself, and
                                     lanes are     added by their tree (plan/lane_shares.h) */
-    int64_t round_micro_batches; /* after so many micro-batches of every lane, lanes are added; 0: after all */
+    int64_t round_micro_batches; /* lanes are added after this many micro-batches of every lane; 0: after all */
     /* bf16: a sum of lanes is rounded before it is added to another (collective/lane_tree.h), and travels so */
     enum dtype reduce_dtype;
     int tensor_parallel; /* ranks that share each tensor (plan/layout/shard_graph.c): they cut the sums of its GEMMs; 0
                             is
                             1 */
-    bool sequence_parallel; /* what these ranks would have whole between GEMMs they have cut along positions */
+    bool sequence_parallel; /* shard whole activations between GEMMs along positions */
     enum tensor_layout layout;
     struct layout_rates layout_rates; /* of the solver; all 0: not known yet */
     /* The solver's choice for each node (plan/recipe.h, plan/layout/tensor_layout.h), recorded so that all ranks,
@@ -100,14 +100,14 @@ struct recipe {
     enum example_packing packing;
     bool packing_auto; /* plan files alone: packing is off until the data of a run decide */
     enum training_loss loss;
-    double dpo_beta; /* of TRAINING_DPO, as what follows (ir/ops/ops.h); 0 of others */
+    double dpo_beta; /* of TRAINING_DPO, as the following fields (ir/ops/ops.h); 0 for other objectives */
     enum pair_loss dpo_loss;
     double dpo_label_smoothing;
     enum state_format optimizer_dtype;
     enum master_weights master_weights; /* of bf16 parameters; those in fp32 need none */
     enum weight_format quantize_base;   /* of the matrices that adapters stand next to (model_set_base_format) */
     char lora[RECIPE_TEXT_BYTES];       /* adapters, as model_set_adapter takes them; "": none */
-    char freeze[RECIPE_TEXT_BYTES];     /* what is not trained, as model_set_frozen takes it; "": nothing */
+    char freeze[RECIPE_TEXT_BYTES];     /* frozen parameters, as model_set_frozen takes them; "": none */
     char isa[RECIPE_NAME_BYTES];        /* the backend's instruction set */
     /* The algorithm that a device's library chose for each GEMM (plan/recipe.h: a text that is kept there),
      * filled in when kernels are made; NULL: none, as on a CPU, which has one algorithm for each. */
@@ -125,25 +125,24 @@ struct policy {
         buffers; /* how many of the other chunks fit in device memory at a time; needed if parameters are elsewhere */
     int64_t lookahead; /* groups (one block's forward or backward, all micro-batches) by which fetches precede the first
                           use and stores follow the last (plan/plan.h) */
-    int64_t update_ahead; /* blocks by which deferred updates stand before what `lookahead` asks for */
+    int64_t update_ahead; /* blocks by which deferred updates precede the point that `lookahead` requires */
     enum tier parameters, gradients, optimizer; /* home tier of the other chunks' states between uses */
     enum tier update;                           /* where the other chunks are updated: device or host */
     struct partition partition;                 /* of model states among ranks; all 0: each rank has all of them */
     int64_t tile_tokens;      /* of a micro-batch, on which a block's MLP works at a time (ir/rewrite.h); 0: on all */
-    bool selective_recompute; /* norms and activation functions again in backward instead of keeping what they made
-                               * (ir/rewrite.h)
-                               */
+    bool selective_recompute; /* recompute norms and activation functions in backward instead of keeping their outputs
+                               * (ir/rewrite.h) */
     bool flat; /* operations between ranks send each block straight to where it belongs, not node by node */
     /* Blocks at which spans after the first begin, "4 8" (plan/layout/pipeline.h); "": chosen. Of one stage: "". */
     char spans[POLICY_SPANS_BYTES];
     char schedule[POLICY_SCHEDULE_BYTES]; /* of activations (plan/activations.h); "": all are kept */
 };
 
-/* Whether nothing was chosen of it but the partition and what is light to make again: chunks, schedule and tiers are
- * those of the plain policy. */
+/* Whether the policy only sets the partition and selective recomputation: chunks, schedule and tiers are those of the
+ * plain policy. */
 bool policy_is_plain(const struct policy *policy);
-/* Whether nothing is moved between tiers or computed again but what is light (selective_recompute); model states may be
- * cut. */
+/* Whether nothing moves between tiers and nothing is recomputed but light operators (selective_recompute). Model states
+ * may be partitioned. */
 bool policy_stays(const struct policy *policy);
 /* Whether a chunk is updated during the next step's forward instead of at this step's end: optimizer state that is not
  * on the device passes through it then, hidden behind compute. */

@@ -29,7 +29,7 @@ struct mesh rank_place_data_mesh(const struct rank_place *place) {
     return per_node > 0 ? (struct mesh){data / per_node, per_node} : (struct mesh){1, data};
 }
 
-/* Whether groups of so many neighbours fill nodes first. */
+/* Whether groups of `width` neighbours fill nodes first. */
 static bool is_width(int width, const struct mesh *mesh) {
     if (mesh_ranks(mesh) % width != 0) return false;
     return width <= mesh->per_node ? mesh->per_node % width == 0 : width % mesh->per_node == 0;

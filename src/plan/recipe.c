@@ -104,7 +104,7 @@ static const double LAYER_BYTES = 34, MEMORY_SHARE = 0.25;
 /* As good as the best: less memory is worth the rest. */
 static const double ENOUGH = 0.97;
 
-/* Part of the GPU's rate that GEMMs of so many tokens reach, by full tile waves and by the gradient's traffic. */
+/* Fraction of the GPU's rate that GEMMs of this many tokens reach, by full tile waves and by the gradient's traffic. */
 static double rate_of(int multiprocessors, int64_t tokens, int64_t width) {
     int64_t tiles = (tokens + TILE_TOKENS - 1) / TILE_TOKENS * ((width + TILE_FEATURES - 1) / TILE_FEATURES);
     int64_t tile_waves = (tiles + multiprocessors - 1) / multiprocessors;

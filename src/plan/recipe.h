@@ -26,7 +26,7 @@ void recipe_lines_forget(void);
 
 enum { GPU_MICRO_BATCH_MIN = 4096, GPU_MICRO_BATCH_MAX = 32768 };
 
-/* For a GPU of so many multiprocessors, and memory: GPU_MICRO_BATCH_MIN times a power of two, to
+/* For a GPU with this many multiprocessors and this memory: GPU_MICRO_BATCH_MIN times a power of two, up to
  * GPU_MICRO_BATCH_MAX. */
 int64_t gpu_micro_batch_tokens(int multiprocessors, int64_t memory_bytes, int64_t layers, int64_t width);
 

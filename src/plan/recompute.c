@@ -88,7 +88,7 @@ static const char *recompute_operation_name(enum recompute_operation operation) 
 struct walk {
     const struct chain *chain;
     bool *alone;  /* [count + 1]: x_i by itself */
-    bool *saved;  /* [count + 1]: what block i-1 saved, x_i in it */
+    bool *saved;  /* [count + 1]: the saved set of block i-1, x_i in it */
     int gradient; /* the gradient of x_i is there; backward of block i-1 is next */
     int64_t held; /* the sizes of all these */
     struct recompute_cost cost;

@@ -1,5 +1,5 @@
-/* A recomputation schedule: the order of the forwards and backwards of a chain's blocks, some of them more than once,
- * and what each forward keeps. Its cost is found by walking it. */
+/* A recomputation schedule: the order of the forwards and backwards of a chain's blocks, some of them repeated, and the
+ * tensors that each forward keeps. recompute_simulate finds its cost. */
 #pragma once
 
 #include "base/base.h"
@@ -56,8 +56,8 @@ enum status chain_discretise(const struct chain *chain, int64_t budget_bytes, in
 enum recompute_operation {
     FORWARD_NONE,       /* makes x_{i+1} and frees x_i, unless block i-1 saved x_i */
     FORWARD_CHECKPOINT, /* makes x_{i+1} and keeps x_i until backward of block i */
-    FORWARD_ALL,        /* makes what backward of block i needs, x_{i+1} in it, and keeps x_i too */
-    BACKWARD            /* makes the gradient of x_i; forgets x_i, what block i saved and the gradient of x_{i+1} */
+    FORWARD_ALL,        /* makes the saved set of block i, x_{i+1} in it, and keeps x_i too */
+    BACKWARD            /* makes the gradient of x_i; frees x_i, the saved set of block i and the gradient of x_{i+1} */
 };
 
 struct recompute_step {

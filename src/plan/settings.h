@@ -103,7 +103,7 @@ struct setting {
     /* The command line. */
     char letter;            /* of the short form; 0: none */
     const char *config_key; /* of config files; NULL: the name, with _ for - */
-    const char *argument;   /* what help calls the value; NULL: the choices, or N, X or SIZE, by its type */
+    const char *argument;   /* the value's name in help; NULL: the choices, or N, X or SIZE, by its type */
     const char *bare;       /* of a choice: its value where none follows; NULL: one must */
     unsigned commands;      /* bits of enum command_bit; 0: no option of its own */
     unsigned common;        /* those whose --help shows it; --help-all and the documents show it for all */
@@ -144,7 +144,7 @@ struct settings_given {
 /* Takes it back. */
 #define SETTINGS_DROP(options, field)                                                                                  \
     ((void)((options)->given.of[SETTING_##field] = false), (void)((options)->field = 0))
-/* Adds to `given` what was given there. */
+/* Adds the settings that were given there to `given`. */
 void settings_given_join(struct settings_given *given, const struct settings_given *there);
 
 /* ---- Values ---- */

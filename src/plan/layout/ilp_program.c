@@ -201,7 +201,7 @@ static int64_t pair_cost(const struct ilp_program *ilp, const struct ilp_pair *p
  * more memory. If their costs can be equal, the dominating choice must come earlier. So the first of the cheapest
  * solutions stays. */
 
-/* Least of cost(k) - cost(by) over what is left of the variable at the pair's other end. */
+/* Minimum of cost(k) - cost(by) over the remaining choices of the variable at the pair's other end. */
 static int64_t min_difference(const struct reduction *reduction, const struct ilp_pair *pair, int variable, int k,
                               int by) {
     const struct ilp_program *ilp = reduction->ilp;
@@ -245,7 +245,7 @@ static bool is_needless(const struct reduction *reduction, int variable, int k) 
     return false;
 }
 
-/* Until none is found: what is left out makes others needless. */
+/* Repeats until none is found: removed choices can make others dominated. */
 static void mark(struct reduction *reduction) {
     const struct ilp_program *ilp = reduction->ilp;
     bool found = true;
@@ -261,7 +261,7 @@ static void mark(struct reduction *reduction) {
     }
 }
 
-/* Moves what is left of an array over all choices to its front. */
+/* Moves the remaining entries of an array over all choices to its front. */
 static void compact(const struct reduction *reduction, int64_t *values) {
     int kept = 0;
     for (int k = 0; k < reduction->ilp->first[reduction->ilp->count]; k++)

@@ -18,7 +18,7 @@ struct ilp_pair {
 struct ilp_program {
     int count;        /* variables, in the order of their first nodes */
     int *variable_of; /* [nodes of the program] */
-    int *choices;     /* [count] what is left of each variable's */
+    int *choices;     /* [count] remaining choices of each variable */
     int *first;       /* [count + 1] where a variable's choices begin in the arrays over all choices */
     int *original;    /* [first[count]] a choice's number in the program */
     int64_t *cost;    /* [first[count]] */
@@ -81,8 +81,8 @@ enum status ilp_order_find(const struct ilp_program *ilp, int *order);
 struct ilp_search {
     const struct ilp_program *ilp;
     const struct ilp_buckets *buckets; /* of the program, or of the same with prices for memory */
-    int64_t paid;                      /* what the prices give back */
-    int64_t below;                     /* what costs as much is not looked for */
+    int64_t paid;                      /* the sum that the prices give back */
+    int64_t below;                     /* the search only looks for costs below this */
     size_t width;                      /* partial choices that are kept at most, for each variable */
     int64_t nodes_left;                /* partial choices that may still be made; making one decrements it */
     int *choice;                       /* out, where found [variables] */

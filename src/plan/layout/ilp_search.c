@@ -134,7 +134,7 @@ static int64_t price_of(int64_t bytes, int64_t price) {
     return paid < ILP_FORBIDDEN ? (int64_t)paid : ILP_FORBIDDEN;
 }
 
-/* The costs at these prices, cut to ILP_FORBIDDEN, and what the limit gets back. */
+/* The costs at these prices, clamped to ILP_FORBIDDEN, and the limit's price. */
 static void set_prices(const struct ilp_program *ilp, const int64_t *price, struct ilp_prices *out) {
     int choices = ilp->first[ilp->count];
     out->paid = 0;
@@ -268,7 +268,7 @@ struct state {
     struct scratch scratch;
 };
 
-/* ---- what is known before ---- */
+/* ---- bounds that are known before the search ---- */
 
 static void add_extremes(const struct ilp_program *ilp, int variable, const int64_t *later, int64_t *sums, bool max) {
     for (int m = 0; m < ilp->moment_count; m++) {

@@ -61,7 +61,7 @@ static void add_node_times(const struct making *making) {
     }
 }
 
-/* Conversions belong to the block that reads what is converted. */
+/* Conversions belong to the block that reads the converted tensor. */
 static void add_edge_times(const struct making *making) {
     const struct shard_program *program = making->program;
     for (int e = 0; e < program->program.edge_count; e++) {
@@ -194,7 +194,7 @@ static bool is_tried(const struct sweep *sweep, const struct intra_op_solution *
     return false;
 }
 
-/* Takes the solution, and what is found for it, where it is faster. */
+/* Keeps the solution and its schedule if it is faster. */
 static enum status try_solution(struct sweep *sweep, struct intra_op_solution *solution, double *seconds) {
     struct recompute_schedule schedule;
     int64_t peak;
@@ -247,8 +247,8 @@ static enum status solve_kept(struct sweep *sweep) {
     return STATUS_OK;
 }
 
-/* With all blocks computed again, from the device's limit down, each below what the last one took: what is left is
- * space to keep some. */
+/* With all blocks recomputed, from the device's limit down, each limit below the last solution's peak: the remaining
+ * memory can keep some activations. */
 static enum status solve_checkpointed(struct sweep *sweep) {
     struct intra_op_program program = sweep->program->program;
     program.moments = sweep->program->checkpointed;

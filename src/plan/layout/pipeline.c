@@ -237,7 +237,7 @@ static size_t first_that_fits(const struct table *table, const double *times, si
     return low;
 }
 
-/* Goes up the times until the longest stage alone takes more than what is left of the best. */
+/* Tries ascending times until the longest stage alone takes longer than the best result allows. */
 static enum status find(const struct table *table, const double *times, size_t count, struct stage_cut *out) {
     int stages = fill(table, INFINITY);
     if (stages == 0)

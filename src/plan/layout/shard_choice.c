@@ -207,7 +207,7 @@ static void walk_back(struct chooser *chooser) {
     }
 }
 
-/* ---- from the first node to the last: what each takes ---- */
+/* ---- choices, from the first node to the last ---- */
 
 static bool is_cut(const struct chooser *chooser, const struct tensor *tensor) {
     return chooser->uses[tensor->base ? tensor->base->id : tensor->id].cut;
@@ -270,7 +270,7 @@ static enum status walk_forward(struct chooser *chooser) {
     return STATUS_OK;
 }
 
-/* ---- what is whole, along positions ---- */
+/* ---- whole tensors, cut along positions ---- */
 
 /* Between regions: what a gradient flows through, and what no other index cuts. */
 static bool lies_between(const struct node *node, const struct shard_choice *choice) {

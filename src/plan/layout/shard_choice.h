@@ -75,12 +75,12 @@ struct share {
     struct op_loops loops;
     int index[SHARD_AXES_MAX];
     bool positions[SHARD_AXES_MAX]; /* as struct shard_choice */
-    unsigned combined;              /* axes whose ranks have told each other what makes the node's outputs whole */
+    unsigned combined;              /* axes whose ranks have communicated to make the node's outputs whole */
 };
 
 /* The dimension of an operand that an axis has in parts while the node works, or WHOLE. */
 int share_part_of_operand(const struct share *share, int axis, int operand);
-/* The axes along which what the node makes are parts of a sum, as bits. */
+/* The axes along which the node's outputs are parts of a sum, as bits. */
 unsigned share_summed_axes(const struct share *share);
 /* The dimension along which an axis scatters a sum, or WHOLE. */
 int share_part_of_sum(const struct share *share, int axis);

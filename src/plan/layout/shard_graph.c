@@ -563,7 +563,7 @@ static enum status shard_nodes(struct sharder *sharder) {
     return STATUS_OK;
 }
 
-/* The tensor whole, without what filled up its last parts. */
+/* The whole tensor, without the padding of its last parts. */
 static struct tensor *whole_of(struct sharder *sharder, const struct tensor *tensor) {
     struct tensor *whole = in_layout(sharder, tensor, (struct reading){layout_replicated(), 0});
     if (!whole || shape_equal(&whole->shape, &tensor->shape)) return whole;

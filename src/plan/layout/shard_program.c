@@ -293,7 +293,7 @@ static enum status add_edges_to(struct making *making, int index) {
     return STATUS_OK;
 }
 
-/* --- what is live when --- */
+/* --- live tensors --- */
 
 /* Bytes of a node's output or its gradient, by choice, as the node's strategy leaves it. Other tensors are not cut. */
 static enum status find_bytes(struct making *making, const struct value_profile *value, const int64_t **out) {
@@ -406,7 +406,7 @@ static enum status write_values(struct making *making, const int64_t *nothing, s
     return STATUS_OK;
 }
 
-/* Nodes of the graph, and what costs nothing but has memory. */
+/* Nodes of the graph, and extra nodes with memory but without costs. */
 static enum status write_nodes(struct making *making) {
     size_t count = (size_t)node_count(making), all = 3 * count + making->out->profile.values.count, max = 1;
     struct intra_op_node *nodes;

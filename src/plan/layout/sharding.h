@@ -41,13 +41,14 @@ int64_t device_mesh_devices(const struct device_mesh *mesh, unsigned axes);
 /* A device's coordinate on each axis. */
 void device_mesh_place(const struct device_mesh *mesh, int64_t device, int64_t place[DEVICE_MESH_AXES_MAX]);
 
-/* alpha + beta x (n-1)/n, x what each device has afterwards. */
+/* alpha + beta x (n-1)/n, times the bytes that each device has afterwards. */
 double device_mesh_all_gather_s(const struct device_mesh *mesh, unsigned axes, double bytes);
-/* alpha + beta x (n-1)/n, x what each device has before. */
+/* alpha + beta x (n-1)/n, times the bytes that each device has before. */
 double device_mesh_reduce_scatter_s(const struct device_mesh *mesh, unsigned axes, double bytes);
-/* alpha + 2 beta x (n-1)/n, x what each device has. */
+/* alpha + 2 beta x (n-1)/n, times the bytes that each device has. */
 double device_mesh_all_reduce_s(const struct device_mesh *mesh, unsigned axes, double bytes);
-/* alpha + beta x (n-1)/n, x what each device has: with n x bytes in all, the (n-1)/n^2 of the papers. */
+/* alpha + beta x (n-1)/n, times the bytes that each device has. With n times as many bytes in all, this is the
+ * (n-1)/n^2 of the papers. */
 double device_mesh_all_to_all_s(const struct device_mesh *mesh, unsigned axes, double bytes);
 
 /* --- which devices form the rows of a mesh --- */

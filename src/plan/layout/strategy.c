@@ -156,9 +156,9 @@ static unsigned summed_axes(const struct maker *maker, const struct strategy *st
     return axes;
 }
 
-/* --- what is read whole --- */
+/* --- operands that are read whole --- */
 
-/* The axes that took positions, and gather or pass round what is read whole. */
+/* The axes that took positions, and gather the whole operands or pass them round a ring. */
 static unsigned whole_axes(const struct maker *maker, const struct strategy *strategy, bool passes) {
     unsigned axes = 0;
     for (int axis = 0; axis < maker->mesh->axes; axis++) {
@@ -391,7 +391,7 @@ char *strategy_print_dropped(const struct node *node, const struct strategy_drop
     return text;
 }
 
-/* --- what can be executed --- */
+/* --- strategies that ranks can execute --- */
 
 unsigned strategy_axes_taken(const struct strategy *strategy, const struct device_mesh *mesh) {
     unsigned taken = 0;

@@ -25,7 +25,7 @@ struct strategy {
     int way;                                /* of the operator's loops */
     int8_t index[DEVICE_MESH_AXES_MAX];     /* that each axis took, or OP_INDEX_NONE */
     bool positions[DEVICE_MESH_AXES_MAX];   /* the axis leaves positions cut outside */
-    bool passes[DEVICE_MESH_AXES_MAX];      /* the axis took positions, and passes round what is read whole */
+    bool passes[DEVICE_MESH_AXES_MAX];      /* the axis took positions, and passes whole operands round a ring */
     struct layout operand[OP_OPERANDS_MAX]; /* inputs, then outputs from OP_INPUTS_MAX on, as they are outside */
     double compute_s;                       /* of one device, forward and backward */
     double forward_s, backward_s;           /* communication that is not overlapped with the work */
@@ -58,7 +58,7 @@ enum { STRATEGY_TEXT = 128 };
 const char *strategy_index_name(char letter);
 char *strategy_print_dropped(const struct node *node, const struct strategy_dropped *dropped, char text[STRATEGY_TEXT]);
 
-/* --- what ranks execute --- */
+/* --- strategies that ranks execute --- */
 
 enum { SHARD_AXES_MAX = TENSOR_CUTS_MAX };
 /* The axes of more than one device that took an index, as bits. */
