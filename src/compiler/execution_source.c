@@ -82,7 +82,7 @@ static void drop_other_uses(const struct graph *graph, int32_t *completed_by) {
         if (completed_by[i] == INT32_MAX) completed_by[i] = -1;
 }
 
-/* Nor does what is added up at another stage. */
+/* Nor does a gradient that another stage adds up. */
 static void drop_other_parameters(const struct execution_source *source) {
     for (size_t i = 0; i < source->graph->tensors.count; i++) {
         const struct tensor *tensor = source->graph->tensors.items[i];

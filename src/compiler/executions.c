@@ -154,7 +154,7 @@ static enum status add_group(struct execution_source *source, const struct node_
     return STATUS_OK;
 }
 
-/* A block's backward in the last wave of a share: what it completes is summed. */
+/* A block's backward in the last wave of a share: the gradients that it completes are summed. */
 static enum status add_sums(struct execution_source *source, int32_t block, bool computes, struct execution_list *out) {
     const struct execution sums = {.kind = EXECUTION_SUMS, .block = block, .group = source->group};
     if (computes) TRY(add_group(source, &source->tied, block, out));

@@ -56,7 +56,7 @@ enum status pipeline_create(const struct stage_spans *spans, const struct node *
 /* Whether a stage has a parameter, gradient, state, sum of squares or cache. */
 bool pipeline_holds(const struct pipeline *pipeline, const struct tensor *tensor, int stage);
 
-/* The events of so many waves. */
+/* The events of this many waves. */
 enum status pipeline_order_waves(struct pipeline *pipeline, int32_t waves);
 void pipeline_free(struct pipeline *pipeline);
 
@@ -76,7 +76,7 @@ enum execution_kind {
     /* Of a pipeline: */
     EXECUTION_SEND,    /* a value goes to another stage, */
     EXECUTION_RECEIVE, /* or comes from one */
-    EXECUTION_RESULTS  /* each stage gets what the others have of results */
+    EXECUTION_RESULTS  /* each stage gets the other stages' results */
 };
 
 struct execution {
@@ -86,7 +86,7 @@ struct execution {
     const struct node *node;            /* NULL for all but nodes */
     int64_t slot;                       /* micro-batch of the wave, from 0 */
     int32_t group;                      /* counted through the program */
-    bool takes_over; /* output 0 takes over the buffer of the in-place input, which nobody reads later */
+    bool takes_over; /* output 0 overwrites the buffer of the in-place input, which has no later reader */
     bool repeated;   /* recomputation: the block's forward was executed before in this wave */
     bool deferred;   /* updates a chunk with the previous step's gradients */
     bool aside;      /* updates a chunk that moves during other blocks: on the updates' stream, on the policy's tier */
@@ -113,7 +113,7 @@ struct execution_source {
     int32_t blocks;           /* with forward or backward nodes; the update's own block is not counted */
     struct stage_spans spans; /* of the pipeline; of nodes, only those of this rank's stage are listed */
     int stage;
-    struct pipeline pipeline;   /* what crosses stages; of one stage nothing */
+    struct pipeline pipeline;   /* values that cross stages; empty with one stage */
     int32_t *opening;           /* by block: where the schedule has its first forward */
     struct node_groups waves;   /* by phase * blocks + block */
     struct node_groups tied;    /* PHASE_FINISH: sums of a parameter's uses, by the block that completes them */
@@ -129,9 +129,10 @@ struct execution_source {
     bool cuts, cuts_gradients; /* the policy's partition */
     bool early;                /* updates follow their gradients (executions_update_early) */
     int32_t *ready;            /* by chunk: the block whose backward completes the last of its gradients; -1: none */
-    int32_t delay;      /* groups between a reduction and what reads its result, set by the caller; 0: there is none */
-    int32_t *summed_in; /* by block: the group of its latest EXECUTION_SUMS */
-    int32_t next_late;  /* the block whose totals and finish come next, -1: none */
+    int32_t delay;         /* groups between a reduction and the readers of its result, set by the caller; 0: there is
+                            * none */
+    int32_t *summed_in;    /* by block: the group of its latest EXECUTION_SUMS */
+    int32_t next_late;     /* the block whose totals and finish come next, -1: none */
     int32_t next_deferred; /* the chunk whose deferred update comes next */
 };
 
@@ -187,7 +188,7 @@ struct instances {
     const struct graph *graph;
     int64_t slots;         /* micro-batches in flight */
     int32_t *current;      /* by slot and storage id: the instance's number; -1: there is none */
-    enum tier *home_tiers; /* by block: where what its first forward makes waits for its backward */
+    enum tier *home_tiers; /* by block: the tier on which its first forward's outputs wait for its backward */
 };
 
 /* None yet. The caller frees, also after a failure. */

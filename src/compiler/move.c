@@ -116,7 +116,7 @@ static void remove_elsewhere(struct program *program) {
     program->instructions.count = (size_t)kept;
 }
 
-/* Finds the residencies, places what each of them needs, makes its buffers and weaves its instructions in. */
+/* Finds the residencies, places them, makes their buffers and inserts their instructions. */
 static enum status serve(struct residencies *residencies, enum status (*place)(struct residencies *residencies),
                          enum status (*make_buffers)(struct residencies *residencies), residencies_make *make) {
     enum status status = residencies_find(residencies);

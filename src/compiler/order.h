@@ -50,8 +50,8 @@ static inline void clock_join(struct clock *into, const struct clock *other) {
 struct walk {
     const struct program *program;
     int64_t issued[STREAMS_MAX];       /* on each stream so far */
-    struct clock streams[STREAMS_MAX]; /* what has ended when the stream's latest issue ends */
-    struct clock *latest;              /* by instruction: what has ended when its latest issue ends */
+    struct clock streams[STREAMS_MAX]; /* the issues that have ended when the stream's latest issue ends */
+    struct clock *latest;              /* by instruction: the issues that have ended when its latest issue ends */
     bool *started;                     /* by instruction: has been issued */
     /* The present issue. */
     int step; /* 0 or 1 */

@@ -6,7 +6,7 @@
 
 #include "compiler/program.h"
 
-/* Placement compares buffers pair by pair at most so many times. */
+/* Placement compares buffers pair by pair at most this many times. */
 enum { COMPARED_MAX = 4 << 20 };
 
 /* ---- live ranges ---- */
@@ -30,7 +30,7 @@ static void extend_staging(struct program *program, int32_t position) {
     if (buffer->last < last) buffer->last = last;
 }
 
-/* An input that this purpose does not read; or what only other ranks or rounds use, which takes no space. */
+/* An input that this purpose does not read, or a buffer that only other ranks or rounds use, takes no space. */
 static void settle_unused(struct buffer *buffer) {
     buffer->first = buffer->last = 0;
     if (!buffer->persistent && buffer->pack && buffer->bytes > BUFFER_ALIGNMENT) buffer->bytes = BUFFER_ALIGNMENT;
@@ -373,8 +373,8 @@ static int64_t largest_live_sum(const struct program *program, enum tier tier, i
     return peak + elsewhere;
 }
 
-/* Places persistent buffers at the arena's front, behind what is reserved; shared ones have their offsets already.
- * Returns where they end. */
+/* Places persistent buffers at the arena's front, after the reserved bytes; shared ones have their offsets already.
+ * Returns the end of the last one. */
 static int64_t place_persistent(struct program *program, enum tier tier) {
     int64_t base = program_moved_bytes(program, program->reserved_bytes[tier]);
     for (size_t i = 0; i < program->buffers.count; i++) {

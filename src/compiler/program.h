@@ -68,8 +68,7 @@ static inline int64_t buffer_aligned_bytes(int64_t bytes) {
     return (bytes + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT;
 }
 
-/* Tensors side by side in one buffer: what a chunk has of one kind, or what a rank's shard has of it (plan/chunks.h).
- */
+/* Tensors side by side in one buffer: a chunk's tensors of one kind, or a rank's shard of them (plan/chunks.h). */
 struct pack {
     struct pack_member {
         const struct tensor *tensor;
@@ -81,8 +80,8 @@ struct pack {
 
 struct buffer {
     int id;
-    const struct tensor *tensor; /* what it holds; NULL for packs and workspace */
-    const struct pack *pack;     /* what it holds; NULL for single tensors and workspace */
+    const struct tensor *tensor; /* the tensor in it; NULL for packs and workspace */
+    const struct pack *pack;     /* the pack in it; NULL for single tensors and workspace */
     int32_t
         original; /* the buffer that it is a temporary copy of, in another tier or, gathered, of its shard; -1: none */
     const char *name;
@@ -101,7 +100,7 @@ static inline bool buffer_is_gradient(const struct buffer *buffer) {
     return buffer->kind == BUFFER_GRADIENTS || buffer->kind == BUFFER_UNREDUCED;
 }
 
-/* Whether it is read when the step has ended: results, and what the caller keeps. */
+/* Whether it is read after the step has ended: results, and tensors that the caller keeps. */
 static inline bool buffer_is_kept(const struct buffer *buffer) {
     return buffer->tensor && (buffer->tensor->kind == TENSOR_RESULT || buffer->tensor->kept);
 }
@@ -141,8 +140,7 @@ enum opcode {
     OPCODE_ALL_GATHER, /* output 0 = the blocks of the group's ranks. Input 0: this rank's, in its place in output 0 or
                           in another buffer; none where it is empty */
     OPCODE_ALL_TO_ALL, /* block i of input 0 goes to rank i of the group, block i of output 0 is from it */
-    OPCODE_BROADCAST,  /* what the group's root has as input 0 becomes output 0 of the others: to a group of two, a send
-                        */
+    OPCODE_BROADCAST,  /* input 0 of the group's root becomes output 0 of the others; in a group of two, a send */
     /* The bytes are used by other ranks' instructions, which this rank does not have: for the gather pass, which
      * removes it. */
     OPCODE_ELSEWHERE,
@@ -217,7 +215,7 @@ struct program_collective {
     int root;                    /* broadcast: its position in the group */
     const struct tensor *tensor; /* broadcast: whose bytes they are; NULL: those of several */
     int64_t micro_batch;         /* broadcast of an activation: the rank's micro-batch that it belongs to */
-    struct comm_traffic traffic; /* what this rank moves */
+    struct comm_traffic traffic; /* bytes that this rank moves */
     int64_t staging_bytes;       /* of the instruction's workspace */
 };
 
@@ -236,7 +234,7 @@ struct program {
     bool defers;                    /* has deferred instructions: a step ends with an update still to be made */
     int64_t alignment;              /* of offsets and of sizes as they are moved */
     int64_t tier_bytes[TIER_COUNT]; /* size of each arena */
-    int64_t live_bytes[TIER_COUNT]; /* largest sum of live buffers: what no placement can go below */
+    int64_t live_bytes[TIER_COUNT]; /* largest sum of live buffers: a lower bound for any placement */
     /* The front of each arena belongs to the persistent buffers of another program: only shared buffers lie here. */
     int64_t reserved_bytes[TIER_COUNT];
 };
@@ -320,8 +318,8 @@ enum status collectives_all_reduce(struct program *program, const struct recipe 
 /* The same for a chunk's gradients: each rank gets its piece (plan/chunks.h). */
 enum status collectives_reduce_scatter(struct program *program, const struct recipe *recipe, int64_t round,
                                        const struct shard_cut *cut, struct program_collective *out);
-/* The shard of width `coarse` from its shards of width `fine`; `block_bytes`: what SHARD_BLOCK elements have. 0 bytes:
- * the shard has none. */
+/* Gathers the shard of width `coarse` from its shards of width `fine`; `block_bytes`: the bytes of SHARD_BLOCK
+ * elements. 0 bytes: the shard is empty. */
 enum status collectives_all_gather(struct program *program, const struct shard_cut *cut, int coarse, int fine,
                                    int64_t block_bytes, struct program_collective *out);
 

@@ -1,4 +1,4 @@
-/* Scheduling: the sections of a program, and what is set up for their instructions and buffers. */
+/* Scheduling: creates the sections of a program, with their instructions and buffers. */
 #include "compiler/schedule.h"
 
 #include "compiler/program.h"
@@ -235,7 +235,7 @@ static enum status schedule_waves(struct scheduler *scheduler) {
     return waves.count > 1 ? schedule_wave(scheduler, last, last_part, 0) : STATUS_OK;
 }
 
-/* The rank has no micro-batches in the round, and only what the others have summed. */
+/* The rank has no micro-batches in the round; it only receives the others' sums. */
 static enum status schedule_empty(struct scheduler *scheduler) {
     const struct wave_part part = {.slots = 0, .opens_step = true, .closes_share = true};
     return schedule_wave(scheduler, make_section("sums", 1, -1, 1), part, 0);

@@ -29,7 +29,7 @@ struct packed {
  * (move.c). Whole gradients have a buffer for each round, which dies with its reduction. */
 
 struct gradient_pack_place {
-    int32_t completed_by; /* the block whose backward completes what is summed; -1: nothing is */
+    int32_t completed_by; /* the block whose backward completes the gradients; -1: they are not summed */
     int32_t chunk;
     int64_t summed_bytes; /* the front of the pack */
 };

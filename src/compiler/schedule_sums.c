@@ -26,7 +26,7 @@ struct shard_gather {
     int coarse, fine;
     int32_t buffer;
     int64_t offset;      /* of the coarse shard in it */
-    int64_t block_bytes; /* what SHARD_BLOCK elements have */
+    int64_t block_bytes; /* the bytes of SHARD_BLOCK elements */
 };
 
 static enum status schedule_all_gather(struct scheduler *scheduler, const struct execution *execution,
@@ -70,7 +70,7 @@ static enum status schedule_add(struct scheduler *scheduler, const struct execut
     return push(scheduler, &add);
 }
 
-/* A rank that has nothing to add overwrites what it has. */
+/* A rank without addends overwrites its buffer. */
 static struct operand sum_of(const struct scheduler *scheduler, int32_t pack, const struct lane_sum_step *step) {
     return head_of(scheduler, pack, step->to, scheduler->share->micro_batches > 0 ? ACCESS_UPDATE : ACCESS_WRITE);
 }

@@ -24,7 +24,7 @@ struct unrolled {
     struct scratch memory;
     struct program program;         /* the program with its sections cut; all else is borrowed */
     int64_t *first;                 /* by instruction: index of its first issue in `clocks` */
-    struct clock *clocks;           /* by issue: what has ended when it ends */
+    struct clock *clocks;           /* by issue: the issues that have ended when it ends */
     struct clock last[STREAMS_MAX]; /* by stream: the clock of its latest issue */
     int64_t issued[STREAMS_MAX];
 };
@@ -52,7 +52,7 @@ static enum status unroll(const struct program *program, struct unrolled *unroll
     return scratch_items(&unrolled->memory, &unrolled->clocks, (size_t)issues);
 }
 
-/* An issue ends after the one before it on its stream and after what it waits for. */
+/* An issue ends after the previous one on its stream and after the issues that it waits for. */
 static enum status issue_at(struct unrolled *unrolled, int32_t index, int64_t step, int64_t repetition,
                             struct proof_issue *issue) {
     const struct program *program = &unrolled->program;
@@ -228,7 +228,7 @@ static enum status take_over(struct verifier *verifier, const struct proof_issue
                                     .write_stream = stream,
                                     .write = (int32_t)issue->number};
     }
-    /* An update keeps what was there; any other write by a new buffer begins without defined data. */
+    /* An update keeps the previous data; any other write by a new buffer begins without defined data. */
     if (operand->access == ACCESS_UPDATE) return STATUS_OK;
     if (fresh) pieces->list.count = 0;
     struct piece piece;
