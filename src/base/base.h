@@ -1,4 +1,4 @@
-/* src/base: what every module uses, and nothing of Ballast's own subject.
+/* src/base: helpers that every module uses, independent of training.
  *
  * Files, in the order to read them:
  *   base: this file, what nearly every file needs;

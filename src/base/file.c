@@ -47,7 +47,7 @@ int file_write_fully(int descriptor, const void *data, size_t bytes) {
     for (size_t done = 0; done < bytes;) {
         ssize_t put = fault_point(FAULT_WRITE) ? -1 : write(descriptor, (const char *)data + done, bytes - done);
         if (put < 0 && errno == EINTR) continue;
-        /* A file system that asks for another alignment, or what is left after a disk wrote part of a block. */
+        /* A file system that requires another alignment, or the rest after a disk wrote part of a block. */
         if (put < 0 && errno == EINVAL && set_direct(descriptor, false)) continue;
         if (put < 0) return errno;
         done += (size_t)put;
@@ -397,7 +397,7 @@ void file_writer_abandon(struct file_writer *writer) {
     release_writer(writer);
 }
 
-/* `flags` as those of open: what to do about a file that is there. */
+/* `flags` as those of open: they decide about an existing file. */
 static enum status write_whole(const char *path, int flags, const void *data, size_t bytes, struct file_sums *sums) {
     struct file_writer writer;
     TRY(open_writer(path, flags, &writer));

@@ -29,8 +29,8 @@ struct file_writer {
     enum status status;
     size_t used;
     uint64_t written;               /* bytes, buffered ones included */
-    unsigned char *memory, *buffer; /* the buffer is the memory, or lies in what `behind` has */
-    struct file_behind *behind;     /* NULL: what is full is written at once */
+    unsigned char *memory, *buffer; /* the buffer is the memory, or lies in the memory of `behind` */
+    struct file_behind *behind;     /* NULL: full buffers are written at once */
     struct file_sums *sums;         /* set after opening; takes all that is written. NULL: not wanted. Borrowed */
 };
 /* The file is made, or cut where it is there; FAILED where it is a symbolic link. */
@@ -50,7 +50,7 @@ void file_writer_write(struct file_writer *writer, const void *data, size_t byte
 /* Continues writing at this offset of the file; for a part of a file, which is written through the page cache. */
 void file_writer_seek(struct file_writer *writer, uint64_t offset);
 void file_writer_print(struct file_writer *writer, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Hands what is buffered to the file, so that those who read it see it. The writer's status. */
+/* Passes the buffered bytes to the file, so that readers see them. Returns the writer's status. */
 enum status file_writer_flush(struct file_writer *writer);
 enum status file_writer_close(struct file_writer *writer);
 /* Closes and removes without an error. */

@@ -63,7 +63,7 @@ void json_put(json_t **object, const char *key, json_t *value);
 void json_push(json_t **array, json_t *value);
 /* The value, unless part of it could not be made: then NULL, and the value is dropped. */
 json_t *json_unless(int failed, json_t *value);
-/* The same, also where the value itself could not be made; then the message says that there is no memory for `what`. */
+/* The same, also if the value itself could not be created; then the message reports no memory for `what`. */
 json_t *json_made(int failed, json_t *value, const char *what);
 /* The value as text, freed by the caller with mem_free; `flags` are jansson's. NULL, with a message, without memory.
  * Use this in place of json_dumps, which leaves out a key for whose text it gets no memory, and returns the rest. */

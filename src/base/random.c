@@ -67,7 +67,7 @@ uint64_t random_permute(uint64_t seed, uint32_t round, uint64_t index, uint64_t 
  * TOLERANCE of libm's. It is kept if all numbers within that distance round to the same float. Otherwise random_normal
  * draws it again: once in 80,000 draws. */
 
-enum { BLOCK = 256 }; /* draws: what is between the loops below stays in the first-level cache */
+enum { BLOCK = 256 }; /* draws: a block's data between the loops below stays in the first-level cache */
 
 /* Relative. The series are cut below 2^-50, and some 30 roundings add at most 2^-48; libm's own errors are below 2^-52
  * each. */
@@ -111,7 +111,8 @@ WIDE_VECTORS static void draw_bits(uint64_t seed, uint32_t stream, uint32_t high
 static inline double log_series(double u) {
     uint64_t bits;
     memcpy(&bits, &u, sizeof bits);
-    /* Adds what lifts sqrt(1/2)'s mantissa to the next power of two, so that e is that of the nearest one. */
+    /* Adds the offset from sqrt(1/2)'s mantissa to the next power of two, so that e is the exponent of the nearest
+     * one. */
     uint64_t lifted = bits + (0x3ff0000000000000u - 0x3fe6a09e667f3bcdu);
     double e = double_from_u32((uint32_t)(lifted >> 52)) - 1023;
     uint64_t mantissa = (lifted & 0x000fffffffffffffu) + 0x3fe6a09e667f3bcdu;

@@ -293,7 +293,8 @@ enum status size_refuse_bare(const char *text) {
 static char *print(int64_t bytes, double (*to_int)(double), char text[SIZE_TEXT]) {
     double value = (double)bytes;
     int unit = -1;
-    while (value >= (unit < 0 ? 1024 : 1023.5) && unit < 4) { /* what would be printed as 1024 is 1 of the next */
+    while (value >= (unit < 0 ? 1024 : 1023.5) && unit < 4) { /* a number that would be printed as 1024 is 1 of the next
+                                                               * unit */
         value /= 1024;
         unit++;
     }

@@ -1,4 +1,4 @@
-/* UTF-8: reading it, replacing what is malformed, and growing buffers of it. */
+/* UTF-8: reading it, replacing ill-formed parts, and growing text buffers. */
 #pragma once
 
 #include "base/base.h"
@@ -26,7 +26,7 @@ enum status text_append_code(struct text_buffer *buffer, uint32_t code);
 
 enum {
     UTF8_BAD = 0x110000, /* a maximal ill-formed part */
-    UTF8_CUT = 0x110001, /* the text ends within what may become a character */
+    UTF8_CUT = 0x110001, /* the text ends within a possible character */
     UTF8_REPLACEMENT = 0xFFFD
 };
 /* Reads the unit at `text` (bytes > 0): its length is returned and its code point, UTF8_BAD or UTF8_CUT stored. */
@@ -54,10 +54,10 @@ size_t utf8_floor(const char *text, size_t place);
 /* Case of characters as Python's str has it: full mappings, by Unicode's SpecialCasing where it has no conditions. */
 
 enum unicode_case { UNICODE_LOWER, UNICODE_UPPER, UNICODE_TITLE };
-/* Appends what a character becomes: one or several. A sigma at the end of a word is the caller's. */
+/* Appends the character's case mapping: one or several characters. The caller handles a sigma at the end of a word. */
 enum status unicode_append_case(uint32_t code, enum unicode_case to, struct text_buffer *out);
 
-/* Lower, upper or title case: what words consist of for str.title(). */
+/* Lower, upper or title case: str.title() finds words of these. */
 bool unicode_is_cased(uint32_t code);
 /* Whether the character may stand between the cased characters of a word. */
 bool unicode_is_case_ignorable(uint32_t code);
