@@ -1,5 +1,5 @@
-/* An executable: a program with a kernel for each of its nodes, ready for an arena. Made before any weight is read:
- * what `ballast plan` prints is read off it. */
+/* An executable: a program with a kernel for each of its nodes, ready for an arena. It is created before any weight is
+ * read; `ballast plan` prints its properties. */
 #pragma once
 
 #include "backend/backend.h"

@@ -23,7 +23,7 @@ static enum status write_memory(const struct arena *to, int64_t offset, const vo
     return STATUS_OK;
 }
 
-/* The status of a tier that the system refuses, whose message says what it has not. */
+/* The status of a tier that the system refuses. The message names the missing resource. */
 static enum status refused(const struct arena *arena, enum status status) {
     char text[SIZE_TEXT];
     status = status_prefix(status, "%s for the %s arena", size_print(arena->bytes, text), tier_name(arena->tier));

@@ -220,7 +220,7 @@ static enum status request_failed(const struct disk *disk, const struct disk_req
                : status_hint(status, "look at the disk (dmesg), or give --disk a directory on another one");
 }
 
-/* One that the engine has given back: what has failed and what remains of it. */
+/* Handles a request that the engine has returned: its failure, or its remaining bytes. */
 static enum disk_progress advance(const struct disk *disk, struct disk_request *request) {
     if (fault_point(request->write ? FAULT_WRITE : FAULT_READ)) request->result = -errno;
     enum disk_progress progress = disk_request_advance(request);

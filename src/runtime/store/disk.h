@@ -12,7 +12,7 @@ enum {
 struct disk_request {
     int64_t begin, end;    /* in the file: all of it */
     int64_t at;            /* in the file: up to here it is done */
-    char *data;            /* what belongs at `at` */
+    char *data;            /* the bytes at `at` */
     int64_t request_bytes; /* bytes that the engine is to move now */
     int64_t result;        /* of that: bytes moved, or a negative errno */
     int attempts;          /* since the last progress */
