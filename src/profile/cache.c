@@ -251,7 +251,7 @@ bool profile_cache_find_links(const struct profile_cache *cache, const struct me
 
 enum status profile_cache_put_links(struct profile_cache *cache, const char *way, const struct cluster_rates *rates) {
     char key[MESH_KEY_BYTES];
-    struct cluster_rates whole = *rates; /* only what messages slow down or are slowed down by was measured */
+    struct cluster_rates whole = *rates; /* only the slowdowns of and by messages were measured */
     for (int a = 0; a < ACTIVITY_COUNT; a++)
         for (int b = 0; b < ACTIVITY_COUNT; b++)
             whole.slowdown[a][b] = fmax(1, rates->slowdown[a][b]);

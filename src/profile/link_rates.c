@@ -17,10 +17,10 @@ static const double LINK_ROWS_FAR = 2;
 /* One operation on the measurement's own memory. */
 struct link_bench {
     struct comm *comm;
-    struct comm_shared_segment shared_segment; /* data; what all-to-all writes; staging, twice as much */
+    struct comm_shared_segment shared_segment; /* data; the output of all-to-all; staging, twice as much */
     bool on_device;                            /* it is the device's memory */
     int64_t max_bytes;                         /* of data */
-    double seconds, spread_s;                  /* of all trials, and of these times what was noise */
+    double seconds, spread_s;                  /* of all trials, and the noise in these times */
 };
 struct link_trial {
     enum comm_kind kind;

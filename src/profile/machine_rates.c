@@ -475,7 +475,7 @@ enum status profile_measure_matrix_rate(const struct backend *backend, enum dtyp
     return status;
 }
 
-/* One measurement, and what measures concurrently. */
+/* One measurement, and the members that measure concurrently. */
 struct rating {
     const struct backend *backend;
     enum dtype dtype;

@@ -119,7 +119,7 @@ static void note_machine(int32_t measured) {
     if (measured == 0) log_note("measuring this machine's products and memory (kept for the next time)");
 }
 
-/* Whether to measure what the cache lacks. */
+/* Whether to measure costs that the cache lacks. */
 static bool may_measure(struct profile *profile) {
     profile->lacks |= profile->kept_only;
     return !profile->kept_only;

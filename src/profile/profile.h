@@ -26,8 +26,8 @@ struct profile_options {
     bool anew;                /* measure everything again */
     int threads;
     double budget_s; /* seconds for operators, about; each distinct one is called at least once. 0: PROFILE_BUDGET_S */
-    int64_t memory_bytes; /* the most that measuring takes, about (cache.h). 0: profile_memory_of the model, or
-                             without one what the system leaves */
+    int64_t memory_bytes; /* approximate maximum for measuring (cache.h). 0: profile_memory_of the model, or without a
+                           * model the available memory */
     const struct contention *contention; /* borrowed. NULL: one measurement at a time. A device's are always that */
 };
 #define PROFILE_BUDGET_S 3.0

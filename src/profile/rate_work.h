@@ -32,7 +32,7 @@ struct rate_work {
     struct graph *graph;          /* kernels: of one node */
     struct bench_memory memory;   /* kernels: operands */
     struct operator_bench kernel; /* kernels */
-    struct arena device, host;    /* copies: what they go between; one side of the disk's */
+    struct arena device, host;    /* copies: the two ends; one end of copies with the disk */
     struct work_clock clock;      /* copies: their stream */
     struct copy_staging staging;  /* the disk's, where the device has memory of its own */
     int channel;                  /* of the disk; copies in memory: 0 for those to the device, 1 for those from it */
