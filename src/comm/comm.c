@@ -85,7 +85,7 @@ enum status comm_share_text(struct comm *comm, char **text) {
     return status;
 }
 
-/* One rank: what it would send it has, so an operation copies at most, and is over at once. */
+/* One rank: it already has all data, so an operation copies at most, and ends at once. */
 
 struct self_operation {
     struct comm_operation base;

@@ -157,8 +157,8 @@ struct comm {
 };
 
 struct comm_settings {
-    /* "self", "openmpi", "mpich" or a plugin's path; NULL: BALLAST_MPI in the environment, else what launched the
-     * process (mpi_comm.h) */
+    /* "self", "openmpi", "mpich" or a plugin's path; NULL: BALLAST_MPI in the environment, else the launcher's MPI
+     * (mpi_comm.h) */
     const char *engine;
     int nodes;             /* declares so many nodes, of equal numbers of ranks; 0: as MPI finds them */
     double rank_timeout_s; /* 0: 30 */

@@ -334,8 +334,8 @@ static enum status start(const struct command *command, const struct launch_plac
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
     sigset_t passed;
     sigemptyset(&passed);
-    /* nohup ignores SIGHUP, and a shell ignores SIGINT for what it starts in the background. A signalfd would get them.
-     */
+    /* nohup ignores SIGHUP, and a shell ignores SIGINT for processes that it starts in the background. A signalfd would
+     * get them. */
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         struct sigaction action;
         bool ignored = sigaction(numbers[i], NULL, &action) == 0 && action.sa_handler == SIG_IGN;

@@ -88,7 +88,7 @@ void launch_unlisten(struct launch_ranks_seen *seen);
 struct launch_started {
     pid_t process;
     int handle;  /* its pidfd */
-    int output;  /* what it prints */
+    int output;  /* its output */
     int signals; /* a signalfd of the signals that are forwarded to the ranks */
 };
 /* Handles messages of ranks, and signals, until mpirun has ended and nothing is left to read. Keeps the last of

@@ -217,7 +217,7 @@ static int time_left_ms(struct launch_ranks_seen *seen) {
 /* Handles one event at a time, by epoll, which reports them in the order of their arrival. A process's sockets are
  * closed before mpirun notices its end and kills the others, so the first rank that died is seen first. */
 enum status launch_watch(struct launch_ranks_seen *seen, const struct launch_started *started, bool *killed) {
-    enum { LINGER_MS = 200 }; /* after the end, for what is still on its way */
+    enum { LINGER_MS = 200 }; /* after the end, for messages that are still in flight */
     seen->events = epoll_create1(EPOLL_CLOEXEC);
     bool running = seen->events >= 0 && await_events(seen->events, started->handle, OF_PROCESS) &&
                    await_events(seen->events, seen->listener, OF_LISTENER) &&

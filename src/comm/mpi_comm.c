@@ -305,7 +305,7 @@ static void engine_abort(struct comm *comm, int exit_status) {
     enum { PATIENCE_S = 5, FORWARDING_US = 200000 };
     struct mpi_comm *mpi = mpi_comm_of(comm);
     if (engine_speaks(comm))
-        usleep(FORWARDING_US); /* MPICH's launcher drops what it has not read of a rank that aborts */
+        usleep(FORWARDING_US); /* MPICH's launcher drops unread output of a rank that aborts */
     else
         sleep(PATIENCE_S); /* the rank that speaks ends this one */
     pthread_mutex_lock(&mpi->mutex);
@@ -369,7 +369,7 @@ enum status mpi_comm_open(const struct wire *wire, void *context, const struct c
     mpi->queue_end = &mpi->queue;
     double period_s = settings->rank_timeout_s / 32;
     mpi->heartbeat.period_ns = (int64_t)((period_s < 1 ? period_s : 1) * 1e9);
-    prctl(PR_SET_PDEATHSIG, SIGTERM); /* a rank does not outlive what launched it */
+    prctl(PR_SET_PDEATHSIG, SIGTERM); /* a rank does not outlive its launcher */
     enum status status = start_thread(mpi);
     if (status != STATUS_OK) {
         free_mpi(mpi);

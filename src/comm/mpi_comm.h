@@ -90,7 +90,8 @@ const char *mpi_library_launched_by(void);
 const char *mpi_library_chosen(void);
 /* The rank that the launcher gave this process; -1 if there was none. The first is 0 in the mesh too. */
 int mpi_library_launched_rank(void);
-/* The hint for a process that dies while MPI begins: what of this machine MPI may lack. "" where nothing is known. */
+/* The hint for a process that dies while MPI starts: things that MPI may lack on this machine. "" if nothing is
+ * known. */
 void mpi_library_explain_start(char *hint, size_t bytes);
 /* The plugin's path, NULL where there is none; the caller frees. */
 char *mpi_library_path(const char *name);
@@ -194,7 +195,7 @@ struct operation_offer {
     struct comm_offer alike;
     /* Its own. */
     int slot;
-    uint64_t met;       /* what its counter of meetings stands at: from there it goes on */
+    uint64_t met;       /* value of the meeting counter, which continues from there */
     int shared_segment; /* in_place: where its data is */
     int64_t offset;
 };
@@ -207,7 +208,7 @@ struct operation {
     struct operation_offer *offers; /* by position, as the following */
     char **peer_data;               /* in_place: where ranks of the node have theirs; else NULL */
     atomic_ullong **peer_meeting;   /* their counters */
-    struct lane_values *lanes;      /* for sums: what each has, from where the step begins */
+    struct lane_values *lanes;      /* for sums: each rank's values, from the beginning of the step */
     int *message_request;
     int *transfer_request; /* 0 bytes from receiver to sender: go on */
     bool requests_made;

@@ -133,7 +133,7 @@ int heartbeat_distances(int ranks) {
 
 static enum status mpi_await(struct mpi_comm *mpi, int request);
 
-/* Heartbeats as messages, and what is made of silence. */
+/* Sends heartbeats as messages, and reports silent ranks. */
 
 static const char *host_of(const struct mpi_comm *mpi, int rank) { return mpi->comm.host[rank]; }
 

@@ -325,7 +325,7 @@ static enum status run_once(struct comm *comm, struct comm_spec spec, char *memo
     return status;
 }
 
-/* NCCL takes most of its memory when ranks first meet: what each communicator is for is done once. */
+/* NCCL takes most of its memory when ranks first connect, so each communicator executes each of its operations once. */
 static enum status warm(struct nccl_comm *nccl) {
     const struct backend_memory *memory = nccl->backend->memory;
     const struct mesh *mesh = &nccl->comm->mesh;
@@ -365,7 +365,7 @@ enum status nccl_comm_open(struct comm *comm, const struct comm_device_settings 
     *nccl = (struct nccl_comm){.comm = comm, .backend = settings->backend, .library = library};
     pthread_mutex_init(&nccl->lock, NULL);
     pthread_cond_init(&nccl->changed, NULL);
-    comm->devices = nccl; /* for what is done once */
+    comm->devices = nccl; /* for the operations that are executed once */
     enum status status;
     TRY_GOTO(status, comm_agree(comm, make_own_part(nccl, settings->group_count)), failed);
     TRY_GOTO(status, connect_ranks(nccl, settings), failed);

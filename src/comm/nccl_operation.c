@@ -109,7 +109,7 @@ static enum status translate(struct nccl_operation *operation, const struct comm
  * the phases below, so no group waits for a later one. */
 static enum status make_sums(struct nccl_operation *operation, const struct comm_spec *spec) {
     const struct comm *comm = operation->base.comm;
-    const int64_t whole = (int64_t)1 << 40; /* NCCL cuts what it sends by itself */
+    const int64_t whole = (int64_t)1 << 40; /* NCCL cuts its messages itself */
     struct comm_spec sums = *spec;
     struct comm_schedule schedule;
     sums.kind = COMM_REDUCE_SCATTER;

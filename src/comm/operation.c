@@ -328,7 +328,7 @@ enum status operation_create(struct comm *comm, const struct comm_spec *spec, st
     TRY_GOTO(status, comm_offers_check(comm, spec, operation->offers, sizeof *operation->offers), failed);
     find_peers(mpi, operation);
     TRY_GOTO(status, mpi_run_task(mpi, make_requests, operation), failed);
-    bool ready = true; /* nobody starts before all have posted what is posted from the beginning */
+    bool ready = true; /* no rank starts before all have posted their initial receives */
     bool *all_ready = mem_array((size_t)spec->group.count, sizeof *all_ready);
     TRY_GOTO(status, all_ready ? STATUS_OK : STATUS_FAILED, failed);
     status = comm_all_gather(comm, &spec->group, &ready, sizeof ready, all_ready);

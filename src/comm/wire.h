@@ -1,5 +1,5 @@
-/* A message-passing library behind a table of functions: what a plugin (mpi_plugin.c) brings. Plain C without anything
- * of Ballast's, since a plugin is compiled on its own.
+/* A message-passing library behind a table of functions, which a plugin (mpi_plugin.c) provides. Plain C without
+ * anything of Ballast's, since a plugin is compiled on its own.
  *
  * One thread makes all calls. Each that can fail returns NULL, or what went wrong in words that stay valid until the
  * next call. Ranks are those of `renumber`, after it was called. Requests are persistent: made once, started and tested
