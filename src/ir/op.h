@@ -163,7 +163,7 @@ struct op {
 
     /* How kernels treat their operands. */
     uint32_t updates; /* bits: outputs that are added to or changed in place, not overwritten; see op_updates */
-    /* Bits: of those, what a node's attributes say is overwritten after all. NULL: nothing. */
+    /* Bits of `updates`: outputs that this node's attributes overwrite after all. NULL: none. */
     uint32_t (*overwrites)(const struct node *node);
     bool reads_scalars; /* kernels read values of the step (kernel_call.scalars) */
     /* Each element, or block of elements, is computed independently from that of input 0. So a kernel may be called on
@@ -184,7 +184,7 @@ struct op {
 /* Backends whose sums do not depend on how many rows a call has add up so many by themselves. */
 enum { OP_ROWS_APART = 1024 };
 
-/* Whether ranks that have shards of parameters do its work each on what they have. */
+/* Whether ranks with shards of parameters each do the operator's work on their own shards. */
 static inline bool op_is_divided(const struct op *op) { return op->by_elements || op->by_parameter; }
 
 /* Bits: outputs that the node adds to or changes in place. The kernel writes all other outputs and reads none of their

@@ -1,4 +1,4 @@
-/* Tensors: shapes, dtypes, and what a tensor is for. A tensor is a description; its bytes are a program's buffers. */
+/* Tensors: shapes, dtypes, and kinds. A tensor is a description; its bytes are in a program's buffers. */
 #pragma once
 
 #include "base/base.h"

@@ -43,7 +43,7 @@ struct scale_attributes {
 };
 struct norm_attributes {
     double epsilon;
-    bool one_plus; /* rms_norm: what multiplies is 1 + the weight */
+    bool one_plus; /* rms_norm: the factor is 1 + the weight */
 };
 
 /* The outputs that exist; the others are NULL. */
@@ -153,7 +153,7 @@ struct head_attributes {
 };
 struct head_loss_grad_attributes {
     bool dx, dweight, dbias; /* which outputs exist */
-    bool begins;             /* dweight holds zeros, so that what it holds need not be read */
+    bool begins;             /* dweight holds zeros, so that it need not be read */
     double softcap;          /* as in head_attributes */
     struct vocabulary_part part;
 };

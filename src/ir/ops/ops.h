@@ -145,7 +145,8 @@ struct tensor *ops_head_logits(struct graph *graph, const char *name, struct ten
 struct optimizer_options {
     enum update_rule rule;
     double beta1, beta2, epsilon, weight_decay, clip_norm;
-    double muon_momentum;    /* of UPDATE_MUON, whose other numbers are AdamW's, for what is no matrix */
+    double muon_momentum;    /* of UPDATE_MUON; its other numbers are AdamW's, which updates parameters that are not
+                              * matrices */
     enum dtype moments;      /* fp32, bf16 or uint8 */
     bool no_masters;         /* of bf16 parameters */
     bool split_masters;      /* of bf16 parameters: "master_low" in place of "master" */
