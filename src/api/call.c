@@ -317,7 +317,6 @@ static enum status read_memory(const struct ballast_plan_options *given, struct 
     TAKE_BYTES(device_memory_bytes, device_bytes)
     TAKE_BYTES(host_memory_bytes, host_bytes)
     TAKE_BYTES(disk_bytes, disk_bytes)
-#undef TAKE_BYTES
     if (!given->disk_folder && given->disk_bytes >= 0)
         return status_set(STATUS_BAD_INPUT, "plan.disk_bytes: is given without plan.disk_folder");
     if (!given->disk_folder) return STATUS_OK;

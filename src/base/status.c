@@ -81,7 +81,6 @@ const char *status_name(enum status code) {
 #define STATUS_CASE(name, value, text)                                                                                 \
     case STATUS_##name: return text;
         STATUS_LIST(STATUS_CASE)
-#undef STATUS_CASE
     }
     return "unknown status";
 }

@@ -117,14 +117,11 @@ void help_print_program(FILE *out) {
           out);
 #define PRINT_STATUS(name, value, text) fprintf(out, "  %-10d %s\n", value, text);
     STATUS_LIST(PRINT_STATUS)
-#undef PRINT_STATUS
 }
 
 const char *const option_group_titles[GROUP_COUNT] = {
 #define GROUP_TITLE(id, title) title,
-    OPTION_GROUP_LIST(GROUP_TITLE)
-#undef GROUP_TITLE
-};
+    OPTION_GROUP_LIST(GROUP_TITLE)};
 
 bool help_shows(const struct command *command, const struct setting *option, bool all) {
     return option->commands & command->bit && (all || option->common & command->bit);

@@ -77,7 +77,6 @@ static void print_exit_status(FILE *out) {
     fputs(".SH EXIT STATUS\n", out);
 #define PRINT_STATUS(name, value, text) fprintf(out, ".TP\n%d\n%s\n", value, text);
     STATUS_LIST(PRINT_STATUS)
-#undef PRINT_STATUS
 }
 
 static void print_command(const struct command *command, FILE *out) {

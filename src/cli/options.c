@@ -22,9 +22,7 @@ const struct setting *const option_table[OPT_COUNT] = {
 
 const char *const command_names[COMMAND_COUNT] = {
 #define COMMAND_NAME(id, name) #name,
-    COMMAND_LIST(COMMAND_NAME)
-#undef COMMAND_NAME
-};
+    COMMAND_LIST(COMMAND_NAME)};
 
 const char *option_argument(const struct setting *option) {
     static const char *const of_types[] = {

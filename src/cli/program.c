@@ -94,9 +94,7 @@ int command_stack_run(int (*run)(int count, char **arguments), int count, char *
 
 const struct command *const commands[COMMAND_COUNT] = {
 #define COMMAND_ENTRY(id, name) &command_##name,
-    COMMAND_LIST(COMMAND_ENTRY)
-#undef COMMAND_ENTRY
-};
+    COMMAND_LIST(COMMAND_ENTRY)};
 
 static const struct command *command_find(const char *name) {
     for (int i = 0; i < COMMAND_COUNT; i++)

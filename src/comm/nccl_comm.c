@@ -30,7 +30,6 @@ static enum status find_functions(void *object, const char *path, struct nccl_li
     if (!found) return status_set(STATUS_BAD_INPUT, "%s: has no nccl" #name, path);                                    \
     memcpy(&out->name, &found, sizeof found);
     NCCL_FUNCTION_LIST(FIND)
-#undef FIND
     NCCL_TRY(out, GetVersion, &out->version);
     if (out->version >= NCCL_VERSION_MIN) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "%s: is NCCL of number %d; Ballast needs %d (2.17) or later", path,

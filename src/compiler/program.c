@@ -3,9 +3,7 @@
 const char *buffer_kind_name(enum buffer_kind kind) {
     static const char *const names[] = {
 #define BUFFER_KIND_ROW(name, text) [BUFFER_##name] = text,
-        BUFFER_KIND_LIST(BUFFER_KIND_ROW)
-#undef BUFFER_KIND_ROW
-    };
+        BUFFER_KIND_LIST(BUFFER_KIND_ROW)};
     return names[kind];
 }
 

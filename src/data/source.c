@@ -226,9 +226,7 @@ void sources_free(struct sources *sources) {
 
 static const char *const field_names[JSONL_FIELDS] = {
 #define JSONL_FIELD_NAME(name, key) [JSONL_##name] = key,
-    JSONL_FIELD_LIST(JSONL_FIELD_NAME)
-#undef JSONL_FIELD_NAME
-};
+    JSONL_FIELD_LIST(JSONL_FIELD_NAME)};
 
 bool line_read(struct line_reader *reader, const char **line, size_t *bytes) {
     if (reader->next >= reader->bytes) return false;

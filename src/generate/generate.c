@@ -10,9 +10,7 @@
 
 static const char *const finish_names[] = {
 #define GENERATE_FINISH_NAME(name, text) text,
-    GENERATE_FINISH_LIST(GENERATE_FINISH_NAME)
-#undef GENERATE_FINISH_NAME
-};
+    GENERATE_FINISH_LIST(GENERATE_FINISH_NAME)};
 
 const char *generate_finish_name(enum generate_finish finish) { return finish_names[finish]; }
 

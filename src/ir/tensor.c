@@ -9,9 +9,7 @@ static const struct {
     const char *name;
 } dtypes[] = {
 #define DTYPE_ROW(name, bytes, text) [DTYPE_##name] = {bytes, text},
-    DTYPE_LIST(DTYPE_ROW)
-#undef DTYPE_ROW
-};
+    DTYPE_LIST(DTYPE_ROW)};
 
 int64_t dtype_bytes(enum dtype dtype) { return dtypes[dtype].bytes; }
 const char *dtype_name(enum dtype dtype) { return dtypes[dtype].name; }

@@ -8,9 +8,7 @@ static const struct {
     int64_t block;
 } formats[] = {
 #define WEIGHT_FORMAT_ROW(name, text, block) [WEIGHT_##name] = {text, block},
-    WEIGHT_FORMAT_LIST(WEIGHT_FORMAT_ROW)
-#undef WEIGHT_FORMAT_ROW
-};
+    WEIGHT_FORMAT_LIST(WEIGHT_FORMAT_ROW)};
 
 const char *weight_format_name(enum weight_format format) { return formats[format].name; }
 

@@ -15,9 +15,7 @@ enum tier tier_find(const char *name) {
 
 static const char *const names[] = {
 #define ACTIVITY_ROW(name, text) [ACTIVITY_##name] = text,
-    ACTIVITY_LIST(ACTIVITY_ROW)
-#undef ACTIVITY_ROW
-};
+    ACTIVITY_LIST(ACTIVITY_ROW)};
 
 const char *activity_name(enum activity activity) { return names[activity]; }
 

@@ -11,7 +11,6 @@ static const struct shape_field {
     { #name, offsetof(struct model_config, name) }
     FIELD(vocab_size), FIELD(hidden), FIELD(layers),  FIELD(heads),      FIELD(kv_heads),
     FIELD(head_dim),   FIELD(ffn),    FIELD(experts), FIELD(expert_ffn), FIELD(shared_ffn),
-#undef FIELD
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 

@@ -13,9 +13,7 @@ static const struct {
     size_t bits;
 } dtypes[] = {[SAFETENSORS_UNKNOWN] = {"", 0},
 #define DTYPE_ROW(name, bits) [SAFETENSORS_##name] = {#name, bits},
-              SAFETENSORS_DTYPE_LIST(DTYPE_ROW)
-#undef DTYPE_ROW
-};
+              SAFETENSORS_DTYPE_LIST(DTYPE_ROW)};
 
 enum safetensors_dtype safetensors_dtype_find(const char *name) {
     for (size_t i = 1; i < sizeof dtypes / sizeof *dtypes; i++)
@@ -43,7 +41,6 @@ CONVERSION(f16_to_f32, uint16_t, float, f16_to_float(value))
 CONVERSION(f16_to_bf16, uint16_t, uint16_t, bf16_from_float(f16_to_float(value)))
 CONVERSION(f64_to_f32, double, float, (float)value)
 CONVERSION(f64_to_bf16, double, uint16_t, bf16_from_float((float)value))
-#undef CONVERSION
 
 static const struct conversion {
     enum safetensors_dtype from;

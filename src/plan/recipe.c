@@ -180,7 +180,6 @@ enum dtype state_format_dtype(enum state_format format) {
 #define PLACE(field, ...) [SETTING_##field] = SETTING_PLACE(struct recipe, field),
 const struct settings_holder recipe_settings = {
     .places = {SETTING_LIST_RECIPE(PLACE) SETTING_LIST_TRAINED(PLACE) SETTING_LIST_OPTIMIZER(PLACE)}};
-#undef PLACE
 
 void recipe_load_setting(const struct recipe *recipe, enum setting_id id, struct setting_value *out) {
     const struct setting *setting = &setting_table[id];

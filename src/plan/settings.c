@@ -10,9 +10,7 @@
 const struct setting setting_table[SETTING_COUNT] = {
 #define SETTING_ROW(id, file_key, option, ...)                                                                         \
     [SETTING_##id] = {.field = #id, .key = (file_key), .name = (option), __VA_ARGS__},
-    SETTING_LIST(SETTING_ROW)
-#undef SETTING_ROW
-};
+    SETTING_LIST(SETTING_ROW)};
 
 enum setting_id setting_id_of(const struct setting *setting) {
     int id = 0;

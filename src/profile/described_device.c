@@ -98,7 +98,6 @@ static kernel_maker *maker(const struct op *op) {
 #define DESCRIBED_MAKER(name)                                                                                          \
     if (op == &op_##name) return create;
     CUDA_OP_LIST(DESCRIBED_MAKER)
-#undef DESCRIBED_MAKER
     return NULL;
 }
 

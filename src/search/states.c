@@ -114,7 +114,6 @@ static void sum_up(struct chunk_sum *from, int32_t chunks) {
         const struct chunk_sum *next = sum + 1;
 #define CHUNK_SUM_ADD(type, name) sum->name += next->name;
         CHUNK_SUM_LIST(CHUNK_SUM_ADD)
-#undef CHUNK_SUM_ADD
         for (int activity = 0; activity < ACTIVITY_COUNT; activity++) {
             sum->update_s[activity] += next->update_s[activity];
             sum->host_update_s[activity] += next->host_update_s[activity];
@@ -314,7 +313,6 @@ struct chunk_sum chunk_sum_of(const struct chunk_sum *from, int64_t chunk) {
     const struct chunk_sum *sum = &from[chunk], *next = sum + 1;
 #define CHUNK_SUM_DIFFERENCE(type, name) .name = sum->name - next->name,
     return (struct chunk_sum){CHUNK_SUM_LIST(CHUNK_SUM_DIFFERENCE)};
-#undef CHUNK_SUM_DIFFERENCE
 }
 
 static enum status count_reductions(struct step_cut *cut, const struct recipe *recipe) {

@@ -30,7 +30,6 @@ void train_options_init(struct train_options *out) {
     /* Left open: a plan file may set them. */
 #define OPEN(field, ...) out->field = 0;
     SETTING_LIST_OPTIMIZER(OPEN)
-#undef OPEN
 }
 
 /* Whether the field has a value. A setting without a default may be left open. */
@@ -57,7 +56,6 @@ enum status train_options_check(const struct train_options *options) {
 static bool may_change(enum setting_id id) {
 #define MAY_CHANGE(field, ...) [SETTING_##field] = true,
     static const bool changes[SETTING_COUNT] = {SETTING_LIST_RUN(MAY_CHANGE)};
-#undef MAY_CHANGE
     return changes[id];
 }
 

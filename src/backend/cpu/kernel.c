@@ -158,7 +158,6 @@ static kernel_maker *maker(const struct op *op) {
 #define CPU_MAKER(name)                                                                                                \
     if (op == &op_##name) return cpu_##name##_create;
     CPU_OP_LIST(CPU_MAKER)
-#undef CPU_MAKER
     return NULL;
 }
 

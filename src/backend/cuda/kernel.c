@@ -5,7 +5,6 @@ kernel_maker *cuda_maker(const struct op *op) {
 #define CUDA_MAKER(name)                                                                                               \
     if (op == &op_##name) return cuda_##name##_create;
     CUDA_OP_LIST(CUDA_MAKER)
-#undef CUDA_MAKER
     return NULL;
 }
 

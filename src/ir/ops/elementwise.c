@@ -98,9 +98,7 @@ static const struct {
     const char *hub_names[HUB_NAMES]; /* NULL after the last */
 } functions[] = {
 #define ACTIVATION_ROW(name, text, ...) [ACTIVATION_##name] = {text, {__VA_ARGS__, NULL}},
-    ACTIVATION_LIST(ACTIVATION_ROW)
-#undef ACTIVATION_ROW
-};
+    ACTIVATION_LIST(ACTIVATION_ROW)};
 
 const char *activation_name(enum activation function) { return functions[function].name; }
 

@@ -282,7 +282,6 @@ struct tensor *ops_head_logits(struct graph *graph, const char *name, struct ten
 const char *pair_loss_name(enum pair_loss loss) {
 #define PAIR_LOSS_NAME(name, text) text,
     static const char *const names[] = {PAIR_LOSS_LIST(PAIR_LOSS_NAME)};
-#undef PAIR_LOSS_NAME
     return names[loss];
 }
 

@@ -21,7 +21,6 @@ static enum status find_functions(void *object, const char *path, struct cbc_lib
     if (!found) return status_set(STATUS_FAILED, "%s: has no Cbc_" #name, path);                                       \
     memcpy(&out->name, &found, sizeof found);
     CBC_FUNCTION_LIST(FIND)
-#undef FIND
     return STATUS_OK;
 }
 

@@ -310,9 +310,7 @@ static const struct json_renamed renamed[] = {{"expert_least", "expert_min"}, {"
 const char *metric_name(enum metric metric) {
     static const char *const names[] = {
 #define METRIC_NAME(name, text) text,
-        METRIC_LIST(METRIC_NAME)
-#undef METRIC_NAME
-    };
+        METRIC_LIST(METRIC_NAME)};
     return names[metric];
 }
 

@@ -407,9 +407,7 @@ static enum status print_tiers(struct text_buffer *text, const json_t *document,
 static enum status print_samples(struct text_buffer *text, const json_t *document) {
     static const char *const samples[][4] = {
 #define SAMPLE_ROW(path, name, type, help) {path, name, type, help},
-        SAMPLE_LIST(SAMPLE_ROW)
-#undef SAMPLE_ROW
-    };
+        SAMPLE_LIST(SAMPLE_ROW)};
     const char *last = "";
     for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
         const json_t *value = find(document, samples[i][0]);

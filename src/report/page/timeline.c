@@ -429,7 +429,6 @@ enum status page_timeline_make(const char *name, const json_t *timeline, json_t 
                      (json_int_t)json_array_size(json_object_get(timeline, "events")), "bounds", bounds, "events",
                      rows_to_json(&rows), LIST("names"), LIST("moves"), LIST("streams"), LIST("blocks"),
                      LIST("sections"), LIST("phases"), LIST("communication"), "tiers", tiers_to_json(timeline));
-#undef LIST
     return *out ? STATUS_OK : status_no_memory(0, "the page's timeline");
 }
 
