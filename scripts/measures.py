@@ -20,9 +20,8 @@ import sys
 
 import plan_walk
 
-# The largest allowed values; the median also has a smallest one. Lower the limit of code lines when src gets smaller:
-# the goal is 92,000.
-LIMITS = {'modules': 20, 'files': 550, 'code lines': 95500, 'median .c': 400, 'lone headers': 0,
+# The largest allowed values; the median also has a smallest one. Lower the limit of code lines when src gets smaller.
+LIMITS = {'modules': 20, 'files': 550, 'code lines': 92000, 'median .c': 400, 'lone headers': 0,
           'repeated names': 0, 'large': 0, 'climbs': 5}
 MEDIAN_MIN = 150
 DIRECTORY_FILES = 25
