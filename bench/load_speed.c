@@ -6,6 +6,7 @@
  * "cold" drops the file's pages from the page cache first (posix_fadvise). The plain read works like `cat`: read() into
  * one buffer. bench/loading.sh creates the models and runs this. */
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,11 +106,13 @@ static enum status measure(const char *folder, const char *path, int rounds) {
     return dtype_measure(folder, path, DTYPE_BF16, rounds);
 }
 
+/* Rounds to nearest. For finite weights, which are far below the largest fp16 number. */
 static uint16_t f16_from_float(float value) {
-    _Float16 half = (_Float16)value;
-    uint16_t bits;
-    memcpy(&bits, &half, sizeof bits);
-    return bits;
+    int exponent;
+    float fraction = frexpf(fabsf(value), &exponent);
+    long bits = exponent < -13 || !(fraction > 0) ? lrintf(ldexpf(fabsf(value), 24)) /* subnormal */
+                                                  : ((long)(exponent + 13) << 10) + lrintf(ldexpf(fraction, 11));
+    return (uint16_t)(bits | (signbit(value) ? 0x8000 : 0));
 }
 
 static enum status tensor_write(struct file_writer *writer, const struct safetensors *set,

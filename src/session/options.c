@@ -193,8 +193,8 @@ static void check_given(const struct plan_options *options) {
     for (enum setting_id id = 0; id < SETTING_COUNT; id++) {
         struct setting_value value;
         settings_load(&plan_settings, options, id, &value);
-        bool set =
-            value.int_value != 0 || value.float_value > 0 || value.text || memcmp(&value.lanes, &none, sizeof none);
+        bool set = value.int_value != 0 || value.float_value > 0 || value.text ||
+                   memcmp(&value.lanes, &none, sizeof none) != 0;
         BUG_IF(set && !options->given.of[id], "%s is set but not given", setting_table[id].field);
     }
     BUG_IF(options->freeze && !SETTINGS_HAVE(options, freeze), "freeze is set but not given");
