@@ -73,9 +73,9 @@ struct generation_config {
     int64_t top_k;
 };
 
-/* Of a model that was read from a directory, or of its adapter's directory, whether or not that has the file; the
- * tokenizer may be NULL. `warns`: of keys that are not applied. BAD_INPUT, naming file and field, when a value is of
- * another type or out of range. The caller frees with generation_config_free. */
+/* Reads the file in the model's directory, or in its adapter's; the file may be missing. `tokenizer` may be NULL.
+ * `warns`: about keys that have no effect. BAD_INPUT names the file and a field with a wrong type or range. The caller
+ * calls generation_config_free. */
 enum status generation_config_read(const struct model *model, const struct tokenizer *tokenizer, bool warns,
                                    struct generation_config *out);
 /* The same of an object for a model of `vocab` tokens, without config.json's ends. `path` is for messages. */

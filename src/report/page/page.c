@@ -354,7 +354,7 @@ char *page_make(const json_t *document, size_t *bytes) {
     X("metrics/last/lr", "ballast_learning_rate", "gauge", "Learning rate of the last step")                           \
     X("metrics/last/grad_norm", "ballast_grad_norm", "gauge", "Global gradient norm before clipping")                  \
     X("metrics/last/mfu", "ballast_mfu_ratio", "gauge", "Model FLOPs a second over the machine's matrix rate")         \
-    X("metrics/last/device_bytes", "ballast_memory_resident_bytes", "gauge", "Of the device arena, in memory now")
+    X("metrics/last/device_bytes", "ballast_memory_resident_bytes", "gauge", "Resident bytes of the device arena")
 
 /* "a/b/c": fields of nested objects. */
 static const json_t *find(const json_t *document, const char *path) {

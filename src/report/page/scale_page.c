@@ -157,8 +157,8 @@ static const struct {
                           "The fastest layout by number of devices, the same batch on each. Dashed: as many times "
                           "the least number's tokens as there are times its devices."},
     [SCALE_PLOT_TIMELINE] =
-        {"timeline", "What a rank of each pipeline stage does when: kernels above, collectives below. Of a step "
-                     "with many micro-batches some rounds are left out."},
+        {"timeline", "One rank of each pipeline stage over time: kernels above, collectives below. A step with many "
+                     "micro-batches is shown without some rounds."},
     [SCALE_PLOT_MEMORY] = {"memory", "Bytes of a rank of each stage at its peak."},
 };
 const char *scale_plot_name(enum scale_plot plot) { return plots[plot].name; }

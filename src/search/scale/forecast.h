@@ -5,10 +5,13 @@
  * machine/kernel_cost.h and machine/collective_cost.h. The job becomes a list of instructions for each pipeline stage,
  * and the lists are simulated by discrete events. Ranks that do the same are simulated once: one rank for each stage.
  *
- * Files, in the order to read them: training (what is trained, how, and by what), layer_cost (a
- * transformer's layer on a rank, and collectives of the partition), replay (instructions and their
- * simulation), stage_program (from a job to instructions), forecast (this: seconds and bytes of a step, and what
- * failing nodes cost), choose (which layout, how many devices). */
+ * Files, in the order to read them:
+ *   training: the model, the layout and the training system;
+ *   layer_cost: a transformer's layer on a rank, and collectives of the partition;
+ *   replay: instructions and their simulation;
+ *   stage_program: from a job to instructions;
+ *   forecast: seconds and bytes of a step, and the cost of failing nodes;
+ *   choose: which layout, and how many devices. */
 #pragma once
 
 #include "base/base.h"

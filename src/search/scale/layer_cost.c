@@ -247,8 +247,8 @@ static double own_collective_s(const struct layer_share *share, enum comm_kind k
     return collective_s(share->fabric, kind, bytes, tensor_group(job)) + collective_start_s(job);
 }
 
-/* Of the attention and of the MLP each: an all-reduce of the result forward and of the input's gradient backward. Cut
- * along the sequence (arXiv 2205.05198, section 4.2.2): a gather before and a scatter after, either way. */
+/* Attention and the MLP each all-reduce their result in forward and their input's gradient in backward. Sequence
+ * parallelism (arXiv 2205.05198, section 4.2.2) gathers before and scatters after, in both directions. */
 static double own_tensor_communication_s(const struct layer_share *share, bool backward) {
     (void)backward;
     if (share->across == 1) return 0;
@@ -293,7 +293,7 @@ void layer_costs_find(struct job_costs *costs) {
     costs->job->system.ways->find_ends(&share, &costs->layers);
 }
 
-/* Of a tensor group's embedding, whose rows it holds in parts, and of the head's input gradient: a sum. */
+/* A tensor group sums the embedding, whose rows are split over its ranks, and the head's input gradient. */
 static double own_sum_s(const struct layer_share *share) {
     if (share->across == 1) return 0;
     return own_collective_s(share, COMM_ALL_REDUCE) +

@@ -46,7 +46,7 @@ double weight_s(const struct layer_share *share, int64_t count, int64_t tokens, 
 /* The attention of a micro-batch. */
 struct attention_shape share_attention(const struct layer_share *share);
 
-/* What each training system does its own way. Seconds are of a layer's pass over a share. */
+/* Parts of a step that differ between training systems. Seconds are of a layer's pass over a share. */
 struct system_ways {
     struct gpu (*gpu)(const struct training *job, const struct calibration *calibration);
     double (*attention_s)(const struct layer_share *share, bool gradient);
@@ -56,7 +56,7 @@ struct system_ways {
     double (*tensor_s)(const struct layer_share *share, bool backward);
     /* Sets all but the layer's. */
     void (*find_ends)(const struct layer_share *share, struct layer_costs *out);
-    /* Of a layer of so many parameters: its gradients in memory after a backward, next to what their GEMMs write. */
+    /* Seconds to accumulate the gradients of a layer with this many parameters in memory, beyond what GEMMs write. */
     double (*gradient_s)(const struct job_costs *costs, double parameters);
     /* Layers of the part in this place, of two or more into which the model is cut. */
     int64_t (*part_layers)(const struct job_costs *costs, int64_t parts, int64_t part);

@@ -109,5 +109,5 @@ bool training_sums_by_product(const struct training *job);
 /* BAD_INPUT "layout: FIELD: ..." if sizes do not divide or groups are larger than the size that they cut. */
 enum status training_check(const struct training *job);
 
-/* What `ballast plan` plans for: Ballast itself. */
+/* Ballast itself, for which `ballast plan` plans. */
 extern const struct training_system training_system_ballast;
