@@ -10,7 +10,7 @@ place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 
 "$ballast" report "$run" -o "$place/report.html" --quiet
-chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1400,1500 \
+chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1400,1250 \
     --user-data-dir="$place/profile" --screenshot="$picture" "file://$place/report.html" >/dev/null 2>&1
 bytes=$(wc -c <"$picture")
 [ "$bytes" -le $limit ] || { echo "screenshot-report: $picture has $bytes bytes, more than $limit" >&2 && exit 1; }
