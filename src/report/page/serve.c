@@ -17,7 +17,8 @@
 enum { WAITING_CONNECTIONS = 16 };
 
 static enum status refuse_address(const char *address, const char *why) {
-    return status_set(STATUS_BAD_INPUT, "--serve %s: is not an address" HINT "%s; 0 takes a free port", address, why);
+    return status_set(STATUS_BAD_INPUT, "--serve %s: %s" HINT "write PORT or ADDRESS:PORT; port 0 takes a free one",
+                      address, why);
 }
 
 static bool is_port(const char *text) {
